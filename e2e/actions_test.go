@@ -20,9 +20,9 @@ import (
 	"slipway/e2e/world"
 )
 
-// A workflow publishes a folder with the action of the folder action: it has no secret but what GitHub gives its run, and
-// what it gets for that opens one site alone. A run of another branch makes previews, and a second use of its identity
-// gets nothing.
+// The action in the folder action deploys a directory with GitHub's identity token as its only credential. The API key
+// that it gets in return is limited to one site. Runs on other branches make previews, and an identity token can't be
+// used twice.
 func TestGitHubAction(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())
@@ -87,7 +87,7 @@ func TestGitHubAction(t *testing.T) {
 		}
 		serve("/identity", map[string]any{"value": text + "." + b64(signature)})
 	}
-	// The example is built and deployed as its workflow says.
+	// The workflow in examples/github-actions builds and deploys the example.
 	example := t.TempDir()
 	if err := os.CopyFS(example, os.DirFS(filepath.Join(world.Root(), "examples/github-actions"))); err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func TestGitHubAction(t *testing.T) {
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
 		err = cmd.Run()
-		text, _ := os.ReadFile(file) // none where it failed
+		text, _ := os.ReadFile(file) // the file doesn't exist if the step failed
 		outputs = map[string]string{}
 		for line := range strings.Lines(string(text)) {
 			name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
@@ -181,7 +181,7 @@ func TestGitHubAction(t *testing.T) {
 	}
 }
 
-// The script of the action is sound in any POSIX shell.
+// ShellCheck reports no problem in the action's POSIX shell script.
 func TestActionScript(t *testing.T) {
 	t.Parallel()
 	if out, err := exec.CommandContext(t.Context(), "shellcheck", filepath.Join(world.Root(), "action", "deploy.sh")).CombinedOutput(); err != nil {

@@ -15,8 +15,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// The clients that an installation makes of its API compile under strict rules, and publish a site, follow its log, read
-// several pages, repeat a call and tell what failed, with nothing but a token. What docs/clients.md shows compiles, too.
+// The API clients that an installation generates compile with strict settings. With only a token, they publish a site,
+// follow its log, read several pages, repeat a call and report errors. The examples in docs/clients.md compile too.
 func TestAPIClients(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -73,7 +73,8 @@ func TestAPIClients(t *testing.T) {
 
 type publishing struct{ *world.World }
 
-// newClients is an installation whose client is in a file, and what a program that uses it needs.
+// newClients starts an installation and stores its generated client in a file. It also returns the environment for a
+// program that uses the client.
 func newClients(t *testing.T, file string) (publishing, []string) {
 	t.Helper()
 	w, err := world.New(binary, t.TempDir())
@@ -115,7 +116,7 @@ func newClients(t *testing.T, file string) (publishing, []string) {
 		"NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
 }
 
-// publishes runs a program and wants it to have seen what the installation has.
+// publishes runs a program and compares its output with the installation's data.
 func (w publishing) publishes(t *testing.T, dir string, env []string, argv ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)

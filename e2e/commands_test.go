@@ -27,37 +27,37 @@ type storyKeyType struct{}
 
 var storyKey = storyKeyType{}
 
-// story holds what one script has so far.
+// story holds the state of one script.
 type story struct {
 	world  *world.World
-	last   world.Answer // of api
+	last   world.Answer // of the api command
 	client *http.Client
-	typed  int // commands of slipway that a newcomer has run
+	typed  int // number of slipway commands that the user has run
 }
 
-// commands are the words of the stories, beside testscript's own:
+// commands are the commands of the scripts in testdata, in addition to testscript's own:
 //
-//	serve [FLAG…]                        start the program with these flags more, and wait until it is ready
-//	setting NAME=VALUE…                  environment of the program from now on
-//	without FLAG                         what serve gets no longer
-//	restart [-kill]                      end it with SIGTERM (it must say 0) or SIGKILL, and start it again
-//	stop [-kill]                         end it
-//	user EMAIL [SCOPE…]                  make a user and a key; $KEY is the key
-//	key EMAIL [SCOPE…]                   make one more key; $KEY is the key
-//	api [-H K:V]… [-as KEY] METHOD PATH [BODY]   one request to /api/v1; PATH may be a whole address; BODY is JSON or a file; "!" wants 4xx or 5xx
-//	set NAME FIELD                       keep a field (a.b.0.c) of the last api answer as $NAME
-//	get [-H K:V]… [METHOD] URL           one request to a site, over its own TLS; "!" wants 4xx or 5xx
+//	serve [FLAG…]                        start the program with these additional flags, and wait until it is ready
+//	setting NAME=VALUE…                  set environment variables of the program for later starts
+//	without FLAG                         remove a flag from later starts
+//	restart [-kill]                      stop it with SIGTERM (it must exit with 0) or SIGKILL, and start it again
+//	stop [-kill]                         stop it
+//	user EMAIL [SCOPE…]                  create a user and an API key, and set $KEY to the key
+//	key EMAIL [SCOPE…]                   create another API key of a user, and set $KEY to it
+//	api [-H K:V]… [-as KEY] METHOD PATH [BODY]   send a request to /api/v1; PATH may be a URL; BODY is JSON or a file; "!" expects 4xx or 5xx
+//	set NAME FIELD                       set $NAME to a field (a.b.0.c) of the last api response
+//	get [-H K:V]… [METHOD] URL           request a site's URL over TLS; "!" expects 4xx or 5xx
 //	until [-within D] COMMAND… REGEXP    repeat api or get until the output matches; "!" until it doesn't
-//	repo [-private TOKEN] [-branch B] NAME DIR [MESSAGE]   commit DIR to git.test/NAME; $COMMIT is the commit
-//	pushes NAME URL SECRET               from now on the repository tells URL of each push, signed as GitHub signs
-//	hook [-n N] [-secret S] PATH EVENT [REGEXP]   wait for N deliveries of an event, check signatures; prints them
-//	answer PATH STATUS…                  what the receiver says next at a path
-//	refuse REGEXP COMMAND…               run the program: it must end at once, not with 0, with one line like REGEXP, having changed nothing
-//	sql STATEMENT                        change the database behind the program's back
-//	absent TEXT                          no file of the data directory holds this text
-//	serves PATH FILE                     the receiver answers GET at a path with this file
-//	slipway ARG…                         run the program as exec does, and count the command; "!" wants it to fail
-//	commands N                           so many commands were counted
+//	repo [-private TOKEN] [-branch B] NAME DIR [MESSAGE]   commit DIR to git.test/NAME, and set $COMMIT to the commit
+//	pushes NAME URL SECRET               from now on, each push to the repository calls URL, signed as GitHub signs
+//	hook [-n N] [-secret S] PATH EVENT [REGEXP]   wait for N deliveries of an event, check their signatures, and print them
+//	answer PATH STATUS…                  set the statuses of the receiver's next responses at a path
+//	refuse REGEXP COMMAND…               run the program; it must exit with an error in one line that matches, and change no file
+//	sql STATEMENT                        change the program's database directly
+//	absent TEXT                          no file in the data directory contains this text
+//	serves PATH FILE                     make the receiver respond to GET at a path with this file
+//	slipway ARG…                         run the program like exec, and count the command; "!" expects it to fail
+//	commands N                           check the number of counted commands
 var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"serve": serve, "restart": restart, "stop": stop, "user": user, "key": key, "api": api, "set": set, "get": get,
 	"until": until, "repo": repo, "hook": hook, "answer": answer, "refuse": refuse, "absent": absent, "sql": change,
@@ -116,7 +116,7 @@ func key(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("KEY", k)
 }
 
-// headers takes -H K:V and -as KEY off the front of args.
+// headers removes -H K:V and -as KEY from the beginning of args.
 func headers(args []string, key string) (http.Header, string, []string) {
 	h := http.Header{}
 	for len(args) > 1 {
@@ -194,7 +194,7 @@ func check(ts *testscript.TestScript, neg bool, a world.Answer) {
 	}
 }
 
-// show prints an answer: the status, the headers in order, and JSON with indentation.
+// show formats an answer: the status, the sorted headers, and indented JSON.
 func show(a world.Answer) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "HTTP %d\n", a.Status)
@@ -349,7 +349,7 @@ func hook(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-// refuse runs the program with what it must not accept.
+// refuse runs the program with arguments that it must reject.
 func refuse(ts *testscript.TestScript, neg bool, args []string) {
 	before, err := fingerprint(of(ts).world)
 	ts.Check(err)
@@ -382,7 +382,7 @@ func refuse(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Logf("%s", said)
 }
 
-// fingerprint tells whether anything in a folder changed: names, sizes and contents.
+// fingerprint returns a text that changes when a file in the data folder changes: names, sizes and contents.
 func fingerprint(w *world.World) (string, error) {
 	var out strings.Builder
 	dir, busy := w.Data, w.PID() != 0
@@ -394,7 +394,7 @@ func fingerprint(w *world.World) (string, error) {
 			return err
 		}
 		if busy && strings.HasPrefix(e.Name(), "slipway.db") {
-			return nil // a program that runs has work of its own
+			return nil // a running program writes to its database at any time
 		}
 		fmt.Fprintf(&out, "%s %v", strings.TrimPrefix(path, dir), e.Type())
 		if e.Type().IsRegular() {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The shells complete commands, flags and values with what slipway completion prints, and the manual page is well-formed.
+// With the output of slipway completion, shells complete commands, flags and values. The manual page is well-formed.
 func TestCompletionAndManual(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -36,7 +36,7 @@ COMP_WORDS=(slipway "$@"); COMP_CWORD=$#; _slipway; printf '%s\n' "${COMPREPLY[@
 			return run("fish", "--no-config", "-c", "slipway completion fish | source; complete -C '"+strings.Join(append([]string{"slipway"}, words...), " ")+"'")
 		},
 		"zsh": func(words ...string) string {
-			// What zsh would show: _describe is what draws it.
+			// Print the completions that zsh would display with _describe.
 			return run("zsh", append([]string{"-f", "-c", `compdef() { :; }; source <(slipway completion zsh)
 _describe() { print -l -- "${(@P)2}"; }; _files() { :; }
 words=(slipway "$@"); CURRENT=$(( $# + 1 )); _slipway`, "zsh"}, words...)...)
@@ -85,7 +85,7 @@ words=(slipway "$@"); CURRENT=$(( $# + 1 )); _slipway`, "zsh"}, words...)...)
 	}
 }
 
-// plain is a page without its overstrikes, which make letters bold.
+// plain returns a manual page without overstrikes, which make letters bold.
 func plain(page string) string {
 	var b []byte
 	for i := range len(page) {

@@ -15,42 +15,42 @@ import (
 
 var repositories = []string{"one", "two", "three", "four"}
 
-// ledger holds what the clients were told, and what they asked for without an answer.
+// ledger records what was acknowledged to the clients, and which requests got no answer.
 type ledger struct {
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the following fields
 	sites    map[string]*crashSite
 	deploys  map[string]*crashSite // acknowledged deployment → its site
-	keys     map[string][]string   // idempotency key → ids of the sites in its answers
+	keys     map[string][]string   // idempotency key → site IDs in the answers
 	webhooks map[string]string     // acknowledged webhook → path
 	heard    []expectation
 	acks     int
-	pushes   int // that were answered
-	unknown  int // requests whose answer never came
+	pushes   int // acknowledged pushes
+	unknown  int // requests without an answer
 }
 
-// crashSite is an acknowledged site. Its client alone changes it.
+// crashSite is an acknowledged site. Only its own client changes it.
 type crashSite struct {
 	id, name, url    string
 	host, repository string
 	served           bool                // seen live
-	leaving, gone    bool                // deletion asked for; acknowledged
-	env              map[string][]string // key → the last acknowledged value and what was sent after it
+	leaving, gone    bool                // deletion requested; acknowledged
+	env              map[string][]string // key → the last acknowledged value, followed by values sent later
 	hook             string
-	push             struct{ url, secret string } // of its Git hook
+	push             struct{ url, secret string } // Git webhook
 }
 
-// expectation is an event that must reach a path.
+// expectation is an event that must be delivered to a path.
 type expectation struct{ path, event, id string }
 
 func (l *ledger) init() {
 	l.sites, l.deploys, l.keys, l.webhooks = map[string]*crashSite{}, map[string]*crashSite{}, map[string][]string{}, map[string]string{}
 }
 
-// live returns up to n of the sites that were seen live and nobody asked to delete.
+// live returns up to n sites that were seen live and whose deletion wasn't requested.
 func (l *ledger) live(n int) (out []crashSite) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, s := range l.sites { // in the map's order: another choice each time
+	for _, s := range l.sites { // in random order
 		if s.served && !s.leaving && len(out) < n {
 			out = append(out, *s)
 		}
@@ -64,7 +64,7 @@ func (l *ledger) leaving(id string) bool {
 	return l.sites[id].leaving
 }
 
-// crashClient is one client. It changes only what it made.
+// crashClient is one client. It changes only the resources that it created.
 type crashClient struct {
 	k        *killing
 	t        *testing.T
@@ -75,13 +75,13 @@ type crashClient struct {
 	webhooks []string // paths
 }
 
-// work does one thing after the other until stop is closed.
+// work performs random operations until stop is closed.
 func (c *crashClient) work(stop <-chan struct{}) {
 	for {
 		select {
 		case <-stop:
 			return
-		case <-time.After(time.Duration(20+c.random.IntN(160)) * time.Millisecond): // the load, not a wait
+		case <-time.After(time.Duration(20+c.random.IntN(160)) * time.Millisecond): // limits the load
 		}
 		c.k.whenUp(context.Background())
 		switch p := c.random.IntN(100); {
@@ -107,8 +107,8 @@ func (c *crashClient) work(stop <-chan struct{}) {
 
 func (c *crashClient) pick() *crashSite { return c.sites[c.random.IntN(len(c.sites))] }
 
-// send sends one request. Half of the POSTs carry an idempotency key and are repeated
-// blindly until an answer comes; the others are sent once, and may stay unanswered.
+// send sends one request. Half of the POST requests carry an idempotency key and are repeated until an answer arrives.
+// The others are sent once and may get no answer.
 func (c *crashClient) send(method, path string, body, out any) (key string, ok bool) {
 	r := world.Request{Method: method, Path: path, Key: c.k.key, Body: body, Header: http.Header{}}
 	if path[0] == 'h' {
@@ -149,7 +149,7 @@ func (c *crashClient) send(method, path string, body, out any) (key string, ok b
 	}
 }
 
-// note writes into the ledger what was acknowledged.
+// note updates the ledger after an acknowledged request.
 func (c *crashClient) note(fn func(l *ledger)) {
 	c.k.ledger.mu.Lock()
 	defer c.k.ledger.mu.Unlock()
@@ -191,7 +191,7 @@ func (c *crashClient) createSite() {
 	if key == "" || c.random.IntN(2) == 0 {
 		return
 	}
-	// The same once more, as a client does that lost the answer.
+	// Repeat the request, like a client that lost the answer.
 	r := world.Request{
 		Method: "POST", Path: "/sites", Key: c.k.key, Header: http.Header{"Idempotency-Key": {key}},
 		Body: map[string]string{"name": s.name, "type": "static", "repository": host + "/acme/" + s.repository, "branch": "main"},
@@ -226,7 +226,7 @@ func (c *crashClient) setEnv(s *crashSite) {
 	c.n++
 	name, value := fmt.Sprintf("KEY_%d", c.random.IntN(3)), fmt.Sprintf("value %d", c.n)
 	c.k.ledger.mu.Lock()
-	s.env[name] = append(s.env[name], value) // it may be there from now on, answered or not
+	s.env[name] = append(s.env[name], value) // from now on the site may have this value, acknowledged or not
 	c.k.ledger.mu.Unlock()
 	if _, ok := c.send("POST", "/sites/"+s.id+"/env", map[string]string{"key": name, "value": value}, nil); ok {
 		c.note(func(*ledger) { s.env[name] = []string{value} })
@@ -234,13 +234,13 @@ func (c *crashClient) setEnv(s *crashSite) {
 	}
 	c.k.ledger.mu.Lock()
 	if len(s.env[name]) == 1 {
-		s.env[name] = append([]string{""}, value) // nothing acknowledged yet: it may be absent
+		s.env[name] = append([]string{""}, value) // not acknowledged yet: the variable may be missing
 	}
 	c.k.ledger.mu.Unlock()
 }
 
 func (c *crashClient) createWebhook() {
-	c.n++ // one whose creation was not answered may be there
+	c.n++ // a site whose creation got no answer may exist
 	path := fmt.Sprintf("/%s/%d", c.name, c.n)
 	var out struct{ ID string }
 	body := map[string]any{"url": c.k.world.Hooks.URL + path, "secret": crashSecret, "events": []string{"site.created"}}
@@ -264,7 +264,7 @@ func (c *crashClient) delete(i int) {
 	}
 }
 
-// look notes whether a site is live.
+// look records whether a site is live.
 func (c *crashClient) look(s *crashSite) {
 	var out struct{ Status string }
 	if _, ok := c.send("GET", "/sites/"+s.id, nil, &out); ok && out.Status == "active" {

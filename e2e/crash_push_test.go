@@ -12,11 +12,11 @@ import (
 	"slipway/e2e/world"
 )
 
-// crashBurst is how many pushes a site's forge tells of at the same moment.
+// crashBurst is the number of concurrent push notifications for a site.
 const crashBurst = 4
 
-// pushBurst tells of pushes as GitHub does, several at once. Each is repeated under its delivery
-// id until an answer comes; one that was handled before its answer was lost acts no more.
+// pushBurst sends concurrent push notifications like GitHub's. Each is repeated with the same delivery ID until an
+// answer arrives. A push that was handled before its answer was lost must not start another deployment.
 func (c *crashClient) pushBurst(s *crashSite) {
 	if s.push.url == "" {
 		var out struct{ URL, Secret string }

@@ -23,18 +23,17 @@ var (
 const (
 	crashClients = 8
 	crashSecret  = "the crash test's secret"
-	crashEvents  = "/all" // where the receiver hears of everything
+	crashEvents  = "/all" // path of the receiver for all events
 
-	crashEndpoints = 50 // where it hears of crashNames, one webhook each: /each/0 and so on
+	crashEndpoints = 50 // number of webhooks for crashNames, with the paths /each/0, /each/1 …
 )
 
-// crashNames are the events that every one of the crashEndpoints must get.
+// crashNames lists the events that all crashEndpoints must get.
 var crashNames = []string{"site.created", "site.deleted", "deployment.completed"}
 
-// What was acknowledged is still there after SIGKILL at any moment: clients work, the program dies
-// again and again, and when all is quiet the ledger of what was answered is compared with
-// what is there, with what was delivered and with the database file. verify says what
-// must hold, by the numbers of the plan: I1 to I8.
+// Acknowledged changes survive SIGKILL at any moment. Clients work while the program is killed again and again. At the
+// end, the test compares the clients' ledger with the API, the delivered events and the database. The comments on the
+// verify methods state the invariants I1 to I8.
 func TestKill(t *testing.T) {
 	world.Long(t)
 	if *seed == 0 {
@@ -47,23 +46,23 @@ func TestKill(t *testing.T) {
 	for n := range *kills {
 		k.life(t, n, random)
 	}
-	quiet() // the life that the last kill was followed by brings everything to its end
+	quiet() // after the last kill, the program completes all work
 	clients.Wait()
 	k.verify(t)
 }
 
-// killing is one run of the test.
+// killing holds the state of the test.
 type killing struct {
 	world   *world.World
 	browser *http.Client
 	key     string
-	commits map[string]string // of the repositories
+	commits map[string]string // repository → commit
 	ledger  ledger
 
 	mu sync.Mutex    // guards up
 	up chan struct{} // closed while the program is ready
 
-	killed int // how often the program was killed
+	killed int // number of kills
 }
 
 func newKilling(t *testing.T) *killing {
@@ -86,7 +85,7 @@ func newKilling(t *testing.T) *killing {
 			t.Fatal(err)
 		}
 	}
-	// Half of the repositories come over HTTP, half from a directory.
+	// Half of the repositories are fetched over HTTP, half from a directory.
 	w.Flags = append(w.Flags, "--git-host", "files.test=file://"+filepath.Dir(filepath.Dir(w.Git.Path("acme/one"))))
 	k := &killing{world: w, up: make(chan struct{}), commits: commits}
 	if k.key, err = w.User("ada@example.test"); err != nil {
@@ -117,15 +116,14 @@ func newKilling(t *testing.T) *killing {
 	return k
 }
 
-// life lets the program live for 20 to 800 ms and kills it; one life in five ends before
-// the program was ready.
+// life lets the program run for 20 to 800 ms and kills it. One in five runs is killed before the program is ready.
 func (k *killing) life(t *testing.T, n int, random *rand.Rand) {
 	if random.IntN(5) == 0 {
 		k.die()
 		if err := k.world.Launch(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(random.IntN(150)) * time.Millisecond) // the moment is the point
+		time.Sleep(time.Duration(random.IntN(150)) * time.Millisecond) // kill it at a random moment
 		k.world.Kill()
 		k.killed++
 		k.start(t)
@@ -153,7 +151,7 @@ func (k *killing) die() {
 	k.killed++
 }
 
-// start starts the program, and holds it to serving what was live within 2 s (I8).
+// start starts the program and checks that it serves the live sites within 2 s (I8).
 func (k *killing) start(t *testing.T) {
 	t.Helper()
 	started := time.Now()
@@ -171,7 +169,7 @@ func (k *killing) start(t *testing.T) {
 			if err == nil && a.Status == 200 && strings.Contains(string(a.Body), "<h1>"+s.repository+"</h1>") || k.ledger.leaving(s.id) {
 				break
 			}
-			if took := time.Since(started); took > world.Patience(30*time.Second) { // how fast it starts, make bench tells
+			if took := time.Since(started); took > world.Patience(30*time.Second) { // make bench measures the start more exactly
 				t.Errorf("I8: %s doesn't serve %s after its restart: %v %d %.200s", s.url, took, err, a.Status, a.Body)
 				return
 			}
@@ -191,7 +189,7 @@ func (k *killing) whenUp(ctx context.Context) {
 	}
 }
 
-// startClients lets clients work until quiet is called.
+// startClients starts clients that work until quiet is called.
 func (k *killing) startClients(t *testing.T) (clients *sync.WaitGroup, quiet func()) {
 	clients = &sync.WaitGroup{}
 	stop := make(chan struct{})

@@ -20,10 +20,10 @@ import (
 	"slipway/e2e/world"
 )
 
-// crashWords are in the error of a deployment over which the program has died too often.
+// crashWords is part of the error of a deployment during which the program was killed too often.
 const crashWords = "stopped unexpectedly"
 
-// redeploy does what these words ask of the owner.
+// redeploy deploys again if the error asks the owner to.
 func (k *killing) redeploy(t *testing.T, l *ledger) {
 	for _, s := range l.sites {
 		var got struct{ Status, StatusReason string }
@@ -55,7 +55,7 @@ func (k *killing) redeploy(t *testing.T, l *ledger) {
 	}
 }
 
-// verify compares the quiet installation with the ledger.
+// verify compares the installation with the ledger after all work is done.
 func (k *killing) verify(t *testing.T) {
 	l := &k.ledger
 	l.mu.Lock()
@@ -77,8 +77,8 @@ func (k *killing) verify(t *testing.T) {
 
 type crashDeployment struct{ ID, SiteID, Status, Trigger, Error string }
 
-// I2: every deployment ends, within 60 s of the last restart, also those nobody was told
-// of. I1: those that were acknowledged are there as long as their site is.
+// I2: every deployment, also an unacknowledged one, ends within 60 s of the last restart. I1: acknowledged deployments
+// exist as long as their site.
 func (k *killing) verifyDeployments(t *testing.T, l *ledger) {
 	since := time.Now()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), world.Patience(60*time.Second), fmt.Errorf("I2: deployments hang"))
@@ -97,8 +97,8 @@ func (k *killing) verifyDeployments(t *testing.T, l *ledger) {
 			t.Errorf("deployment %s of %s is %q: %v", id, s.id, d.Status, err)
 			continue
 		}
-		// Those that a hook asked for may be superseded by a later call, and one over which
-		// the program was killed twice says so.
+		// A later call may supersede a hook's deployment. A deployment during which the program was killed twice has
+		// crashWords in its error.
 		if d.Status == "failed" && !strings.Contains(d.Error, crashWords) || d.SiteID != s.id {
 			t.Errorf("I1: deployment %s of %s ended as %+v", id, s.id, d)
 		}
@@ -107,7 +107,7 @@ func (k *killing) verifyDeployments(t *testing.T, l *ledger) {
 		err := world.Until(ctx, 50*time.Millisecond, func() (bool, error) {
 			var list struct{ Data []crashDeployment }
 			a, err := k.world.Do(ctx, world.Request{Method: "GET", Path: "/sites/" + s.id + "/deployments?limit=100", Key: k.key})
-			if err == nil && a.Status == 404 && s.leaving { // else its deletion was never heard of, and it stays
+			if err == nil && a.Status == 404 && s.leaving { // otherwise the deletion never arrived, and the site remains
 				return true, nil
 			}
 			if err = errors.Join(err, a.Err()); err == nil {
@@ -125,8 +125,8 @@ func (k *killing) verifyDeployments(t *testing.T, l *ledger) {
 	t.Logf("all deployments had ended %s after the clients", time.Since(since).Round(time.Millisecond))
 }
 
-// I1: what was acknowledged is there, in its last acknowledged state or a later one.
-// I5: no key and no name made two sites.
+// I1: acknowledged sites exist, in the last acknowledged state or a later one. I5: no idempotency key and no name
+// created two sites.
 func (k *killing) verifySites(t *testing.T, l *ledger) {
 	ctx := t.Context()
 	settled, cancel := context.WithTimeoutCause(ctx, world.Patience(60*time.Second), fmt.Errorf("it hangs"))
@@ -134,8 +134,7 @@ func (k *killing) verifySites(t *testing.T, l *ledger) {
 	for _, s := range l.sites {
 		var a world.Answer
 		var got struct{ Name, Status, StatusReason string }
-		// A push that was answered may bring up a site whose first deployment failed after all
-		// others have ended.
+		// After the first deployment of a site has failed, a later push may still make the site active.
 		err := world.Until(settled, 50*time.Millisecond, func() (_ bool, err error) {
 			if a, err = k.world.Do(ctx, world.Request{Method: "GET", Path: "/sites/" + s.id, Key: k.key}); err != nil {
 				return false, err
@@ -216,8 +215,8 @@ func (k *killing) verifyEnv(t *testing.T, s *crashSite) {
 	}
 }
 
-// I3: each event of an acknowledged change reaches each endpoint that asked for it.
-// I4: an event comes twice only because of a kill, and then it is the same to the byte.
+// I3: each event of an acknowledged change is delivered to each endpoint that subscribed to it. I4: an event is
+// delivered twice only because of a kill, and then with the same bytes.
 func (k *killing) verifyEvents(t *testing.T, l *ledger) {
 	expected := slices.Clone(l.heard)
 	for id, s := range l.deploys {
@@ -271,8 +270,8 @@ func (k *killing) verifyEvents(t *testing.T, l *ledger) {
 		}
 	}
 
-	first := map[string]world.Delivery{} // by endpoint and webhook-id
-	event := map[string][]byte{}         // by webhook-id: the bytes, the same for all endpoints
+	first := map[string]world.Delivery{} // endpoint and webhook-id → first delivery
+	event := map[string][]byte{}         // webhook-id → body, which is the same for all endpoints
 	extra := map[string]int{}
 	ids := map[expectation]map[string]bool{}
 	for _, d := range k.world.Hooks.All() {
@@ -319,7 +318,7 @@ func (k *killing) verifyEvents(t *testing.T, l *ledger) {
 	)
 }
 
-// subject returns what an event is about: a deployment, else a site.
+// subject returns the ID of an event's deployment, or else of its site.
 func subject(d world.Delivery) string {
 	var data struct{ Site, Deployment struct{ ID string } }
 	json.Unmarshal(d.Data, &data)
@@ -329,7 +328,7 @@ func subject(d world.Delivery) string {
 	return data.Site.ID
 }
 
-// I6: the database is whole.
+// I6: SQLite's integrity and foreign key checks pass.
 func (k *killing) verifyDatabase(t *testing.T) {
 	file := url.URL{Scheme: "file", Opaque: (&url.URL{Path: filepath.Join(k.world.Data, "slipway.db")}).EscapedPath(), RawQuery: "mode=ro"}
 	d, err := sql.Open("sqlite", file.String())
@@ -354,7 +353,7 @@ func (k *killing) verifyDatabase(t *testing.T) {
 	}
 }
 
-// I7: nothing is left that works on the data.
+// I7: no process still uses the data folder.
 func (k *killing) verifyProcesses(t *testing.T) {
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range lines {

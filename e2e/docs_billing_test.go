@@ -15,7 +15,8 @@ import (
 	"slipway/internal/web/docs"
 )
 
-// The examples of billing work as pasted into a shell, beside a stand-in for Stripe whose events arrive and on whose pages a card is entered.
+// The documented billing examples work when pasted into a shell. A fake Stripe sends events, and the test enters a card
+// on its pages.
 func TestDocumentedBilling(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())
@@ -58,7 +59,7 @@ func TestDocumentedBilling(t *testing.T) {
 	const secret = "whsec_0123456789abcdef"
 	cli(secret, "billing", "stripe", "secret", "-")
 
-	// At Stripe's pages, and Stripe itself.
+	// Play the customer on Stripe's pages, and deliver Stripe's events.
 	visit, leave := context.WithCancel(ctx)
 	gone := make(chan error, 1)
 	go func() {

@@ -26,8 +26,8 @@ import (
 	"slipway/internal/web/docs"
 )
 
-// The examples of the reference work as pasted into a shell: each scenario is run in order, with the
-// text of the pages that the program serves, and every call answers with its documented status.
+// The reference's examples work when pasted into a shell. Each scenario runs in order, with the text from the served
+// pages, and each call returns its documented status.
 func TestDocumentedExamples(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())
@@ -39,7 +39,7 @@ func TestDocumentedExamples(t *testing.T) {
 	w.Flags = append(w.Flags, "--git-host", "github.com="+w.Git.URL, "--smtp", server.Addr, "--smtp-from", "Slipway <slipway@example.test>", "--base-url", "http://"+w.Listen)
 	var commit string
 	for _, branch := range []struct {
-		repository, name string // the first of a repository is its default branch
+		repository, name string // a repository's first branch is its default branch
 		files            map[string]string
 	}{
 		{"acme/site", "main", map[string]string{"index.html": "hello", "_redirects": "/old-page /new-page"}},
@@ -99,7 +99,7 @@ func TestDocumentedExamples(t *testing.T) {
 	}
 }
 
-// folder writes what the examples of uploads send: a file, the manifest and the batch that hold it.
+// folder writes the files of the upload examples: a page, its manifest and its batch. It returns the page's digest.
 func folder(dir string) (digest string, err error) {
 	const page = "<h1>hello</h1>\n"
 	sum := sha256.Sum256([]byte(page))
@@ -122,7 +122,7 @@ func folder(dir string) (digest string, err error) {
 	})
 }
 
-// The examples in the other languages work as they are shown, too: a call with a body, and one without.
+// The examples in the other languages work as shown, with and without a body.
 func TestDocumentedLanguages(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())
@@ -164,14 +164,14 @@ func TestDocumentedLanguages(t *testing.T) {
 	}
 }
 
-// outside knows what readers get elsewhere than from the API: from an email, or a page of the dashboard.
+// outside looks up values that readers don't get from the API, but from an email or a page of the dashboard.
 type outside struct {
 	w    *world.World
 	mail *mailtest.Server
-	read map[string]int // by variable: the mails that have been read for it
+	read map[string]int // variable → number of emails read for it
 }
 
-// invited is whom the scenarios invite, with the key $MEMBER_KEY.
+// invited is the user that the scenarios invite, whose key is $MEMBER_KEY.
 const invited = "grace@example.com"
 
 var mailed = map[string]*regexp.Regexp{
@@ -191,10 +191,10 @@ func (o outside) lookup(name string, env map[string]string) (string, error) {
 	return "", fmt.Errorf("no step and nothing else gives %s", name)
 }
 
-// fromMail waits for the next mail to the invited user with what a variable stands for.
+// fromMail waits for an email to the invited user and returns a variable's value from it.
 func (o outside) fromMail(name string) (string, error) { return o.mailedTo(invited, name) }
 
-// mailedTo waits for the next mail to an address with what a variable stands for.
+// mailedTo waits for an email to an address and returns a variable's value from it.
 func (o outside) mailedTo(address, name string) (found string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), world.Patience(time.Minute))
 	defer cancel()
@@ -210,7 +210,7 @@ func (o outside) mailedTo(address, name string) (found string, err error) {
 	return found, err
 }
 
-// linked writes an account at a provider that the reader has linked in their browser, and returns its id.
+// linked stores a provider account that the user has linked, and returns its ID.
 func (o outside) linked(env map[string]string) (string, error) {
 	_, err := o.w.CLI("secret\n", "sso", "add", "--kind", "google", "--client-id", "client", "--base-url", "http://"+o.w.Listen)
 	if err != nil {
@@ -227,7 +227,7 @@ func (o outside) linked(env map[string]string) (string, error) {
 	return id, err
 }
 
-// authorize connects a device with the app and returns the id of the grant.
+// authorize grants the app access through the device flow, and returns the grant's ID.
 func (o outside) authorize(env map[string]string) (string, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {

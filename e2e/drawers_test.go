@@ -14,7 +14,7 @@ import (
 	"slipway/internal/tenant/mail/mailtest"
 )
 
-// Every request that a page of the dashboard shows in its API drawer works as pasted into a shell.
+// Every request in a dashboard page's API drawer works when pasted into a shell.
 func TestDrawers(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())
@@ -24,7 +24,7 @@ func TestDrawers(t *testing.T) {
 	t.Cleanup(w.Close)
 	server := mailtest.New(t, mailtest.Config{})
 	w.Flags = append(w.Flags, "--git-host", "github.com="+w.Git.URL, "--smtp", server.Addr, "--smtp-from", "Slipway <slipway@example.test>", "--base-url", "http://"+w.Listen)
-	var commit string // of the branch cart
+	var commit string // newest commit of the branch cart
 	for repo, files := range map[string]map[string]string{
 		"site": {"index.html": "hello", "_redirects": "/old-page /new-page"},
 		"app": {
@@ -61,7 +61,7 @@ func TestDrawers(t *testing.T) {
 	}
 	f := furnished{t: t, w: w, key: key}
 	site, app := f.site("Storefront", "site"), f.site("Shop", "app")
-	for range 2 { // what a rollback goes back to
+	for range 2 { // two deployments, so that a rollback is possible
 		f.deployed(site, map[string]any{})
 	}
 	f.deployed(site, map[string]any{"branch": "cart", "target": "preview"})
@@ -102,7 +102,7 @@ func TestDrawers(t *testing.T) {
 			switch {
 			case strings.Contains(command, "/transfer'") || strings.Contains(command, "/transfer "):
 				f.idle(site, app)
-			case strings.Contains(command, "TRANSFER_CODE"): // somebody else offers a site
+			case strings.Contains(command, "TRANSFER_CODE"): // another user offers a site
 				g := furnished{t: t, w: w, key: f.member}
 				theirs := g.site("Given away", "site")
 				g.call("POST", "/sites/"+theirs+"/transfer", map[string]any{"to": email})
@@ -124,16 +124,16 @@ func TestDrawers(t *testing.T) {
 	}
 }
 
-// furnished is an installation that is filled by the API.
+// furnished is an installation whose data was created with the API.
 type furnished struct {
 	t           *testing.T
 	w           *world.World
-	key, member string // of who fills it, and of the member of their team
+	key, member string // of the user who creates the data, and of another member of that user's team
 }
 
 var firstID = regexp.MustCompile(`"(?:deploymentId|id)":"([^"]+)"`)
 
-// call returns the first id of the answer.
+// call returns the first ID in the response.
 func (f furnished) call(method, path string, body any) string {
 	f.t.Helper()
 	a, err := f.w.Do(f.t.Context(), world.Request{Method: method, Path: path, Key: f.key, Body: body})
@@ -149,7 +149,7 @@ func (f furnished) call(method, path string, body any) string {
 	return ""
 }
 
-// until waits until the answer at a path has this text.
+// until waits until the response of a path contains this text.
 func (f furnished) until(path, text string) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), world.Patience(3*time.Minute))
@@ -168,17 +168,17 @@ func (f furnished) until(path, text string) {
 func (f furnished) site(name, repo string) string {
 	f.t.Helper()
 	id := f.call("POST", "/sites", map[string]any{"name": name, "type": "static", "repository": "github.com/acme/" + repo})
-	f.until("/sites/"+id+"/deployments?status=success", `"data":[{`) // it has none for a moment
+	f.until("/sites/"+id+"/deployments?status=success", `"data":[{`) // a new site has no deployment for a moment
 	return id
 }
 
 func (f furnished) deployed(site string, body map[string]any) {
 	f.t.Helper()
 	id := f.call("POST", "/sites/"+site+"/deploy", body)
-	f.until("/sites/"+site+"/deployments?status=success", `"id":"`+id+`"`) // its own status: stages have one too
+	f.until("/sites/"+site+"/deployments?status=success", `"id":"`+id+`"`) // filter by the deployment's status, because stages have one too
 }
 
-// idle waits until no deployment of these sites is under way.
+// idle waits until these sites have no unfinished deployment.
 func (f furnished) idle(sites ...string) {
 	f.t.Helper()
 	for _, site := range sites {
@@ -215,7 +215,8 @@ func (f furnished) forkPulls(site, commit string) {
 	}
 }
 
-// team makes the team Crew with a second member, an open invitation and a sign-in provider, and returns its key.
+// team creates the team Crew with a second member, an open invitation and a sign-in provider, and returns an API key of
+// it.
 func (f *furnished) team(mails *mailtest.Server) string {
 	f.t.Helper()
 	member, err := f.w.User(invited)

@@ -1,4 +1,4 @@
-// Package e2e owns what is promised to users, as stories told to the real program.
+// Package e2e owns the end-to-end tests of what the product promises to users, with the real program.
 package e2e
 
 import (
@@ -16,7 +16,6 @@ import (
 	"slipway/e2e/world"
 )
 
-// binary is the program, built once.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -25,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(world.Main(m, &binary))
 }
 
-// Every testdata/*.txtar is a story; commands.go says what its words mean.
+// Each testdata/*.txtar is a script. The comment on commands explains its commands.
 func TestStories(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -62,7 +61,7 @@ func TestStories(t *testing.T) {
 	})
 }
 
-// patience is how long a story waits for what must come; only a broken program uses it up.
+// patience limits how long a script waits for a condition. Only a broken program uses it up.
 const patience = 3 * time.Minute
 
 func deadline() (context.Context, context.CancelFunc) {

@@ -11,8 +11,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// At a terminal, slipway exec is a terminal in the site's sandbox: what is typed goes there, Ctrl-C too, and the command's exit code
-// comes back. slipway db shell is the MariaDB client there.
+// At a terminal, slipway exec opens a terminal in the site's sandbox: input, including Ctrl-C, is passed on, and the
+// command's exit code is returned. slipway db shell opens MariaDB's client in the same way.
 func TestExecAtATerminal(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())
@@ -40,7 +40,7 @@ func TestExecAtATerminal(t *testing.T) {
 		}
 	}
 	terminal := w.Terminal(home)
-	// run types each answer once the text before it is shown.
+	// run types each answer when the preceding text is shown.
 	run := func(line string, status int, want string, dialog ...string) {
 		t.Helper()
 		terminal.React = func(shown string) string {

@@ -19,9 +19,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// The first minutes of a new user: `slipway try` makes a site and says where everything is,
-// what it prints works as pasted, a signal ends it with 0, and a second start makes
-// nothing twice.
+// `slipway try` creates a site and prints all URLs and commands. The printed commands work as pasted, a signal ends it
+// with status 0, and a second start creates nothing again.
 func TestFirstMinutes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -41,7 +40,7 @@ func TestFirstMinutes(t *testing.T) {
 	if len(commands) != 4 {
 		t.Fatalf("%d commands, want 4:\n%s", len(commands), screen)
 	}
-	if !strings.Contains(commands[3], "local/you/my-site") { // what comes after git push to it
+	if !strings.Contains(commands[3], "local/you/my-site") { // a repository on this machine
 		t.Errorf("the last line creates no site from a repository on this machine: %s", commands[3])
 	}
 	for i, want := range []string{`"name":"Hello"`, "It floats.", `"deploymentId":"dep_`} {
@@ -71,7 +70,7 @@ func TestFirstMinutes(t *testing.T) {
 	}
 }
 
-// A machine without git, a compiler or any other program gets a live HTTPS site from the program alone.
+// On a machine without git, a compiler or any other program, slipway try creates a live HTTPS site.
 func TestTryNeedsNoOtherProgram(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -94,7 +93,7 @@ func TestTryNeedsNoOtherProgram(t *testing.T) {
 	run.end(t)
 }
 
-// An installation that slipway try didn't make gets no user from it.
+// slipway try doesn't create a user in an installation that it didn't create.
 func TestTryLeavesOtherInstallations(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -114,7 +113,7 @@ func TestTryLeavesOtherInstallations(t *testing.T) {
 	}
 }
 
-// A port that somebody else has is one line, and nothing was made.
+// A start on a port in use prints one line and creates nothing.
 func TestFirstMinutesPortTaken(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -139,7 +138,7 @@ func TestFirstMinutesPortTaken(t *testing.T) {
 func tryCommand(dir string, env []string) *exec.Cmd {
 	cmd := exec.Command(binary, "try")
 	cmd.Dir, cmd.Env = dir, env
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, whoever runs this test
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal, even if the tests run in one
 	return cmd
 }
 
@@ -172,7 +171,7 @@ func startTry(t *testing.T, dir string, env []string) *tryRun {
 	return r
 }
 
-// screen waits until everything is said.
+// screen waits until all output is printed.
 func (r *tryRun) screen(t *testing.T) string {
 	t.Helper()
 	ctx, cancel := deadline()
@@ -198,7 +197,7 @@ func (r *tryRun) end(t *testing.T) {
 	}
 }
 
-// paste runs a printed line as a user would, in a shell.
+// paste runs a printed command in a shell.
 func paste(t *testing.T, dir, line string) string {
 	t.Helper()
 	if _, err := exec.LookPath("curl"); err != nil {
@@ -215,8 +214,8 @@ func paste(t *testing.T, dir, line string) string {
 	return string(out)
 }
 
-// application adds a Node.js application to what slipway try has made, and waits until it is
-// live: its data directory is a relative path, and what runs in a sandbox has to find it.
+// application adds a Node.js application to slipway try's installation and waits until it is live. The installation's
+// data directory is a relative path, and the sandbox must find it.
 func application(t *testing.T, dir, listen string) {
 	t.Helper()
 	var memory struct{ Key string }

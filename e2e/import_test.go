@@ -14,8 +14,9 @@ import (
 	"slipway/e2e/world"
 )
 
-// Sites of another platform are live here after one command, with their variables in the first build and their domains. What could not
-// be done is said, and done by the same command once its cause is gone; a third run changes nothing.
+// One command imports another platform's sites with their environment variables, which the first build gets, and their
+// domains. It reports what it couldn't import, and running it again imports that after the cause is fixed. A third run
+// changes nothing.
 func TestImportFromPlatform(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())
@@ -135,7 +136,7 @@ func TestImportFromPlatform(t *testing.T) {
 	if len(env.Data) != 2 || env.Data[1].Key != "GREETING" || env.Data[1].Value != "changed here" {
 		t.Errorf("variables: %+v", env.Data)
 	}
-	// A site that was deleted here is made again.
+	// A site that was deleted here is imported again.
 	call(key, "DELETE", "/sites/"+id, nil, nil)
 	if out, said, err := run("--yes"); err != nil {
 		t.Fatalf("after it was deleted: %v\n%s%s", err, out, said)

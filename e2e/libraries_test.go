@@ -18,9 +18,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// The public libraries that receivers use accept every delivery of the real program, to
-// the byte, before and during a rotation of the secret, and nothing that was changed:
-// standardwebhooks and svix for Node and for Go.
+// The public libraries that receivers use (standardwebhooks and svix, for Node.js and Go) verify every delivery of the
+// real program, before and during a rotation of the secret, and reject changed bodies and signatures.
 func TestPublicLibraries(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -55,7 +54,7 @@ func TestPublicLibraries(t *testing.T) {
 		call("POST", "/sites", map[string]string{"name": name, "type": "wordpress"}, &made)
 		call("PATCH", "/sites/"+made.Data.ID, map[string]string{"name": name + " \U0001F680 <b>\"'&\\ \u2028"}, nil)
 	}
-	wait := func(name string) (all []world.Delivery) { // at least created and updated, at both
+	wait := func(name string) (all []world.Delivery) { // at least the events created and updated, at both endpoints
 		t.Helper()
 		for _, path := range []string{"/encoded", "/plain"} {
 			got, err := w.Hooks.Wait(ctx, 2, func(d world.Delivery) bool {
@@ -91,7 +90,7 @@ func TestPublicLibraries(t *testing.T) {
 			for j := 0; j < len(changed); j += 2 {
 				h[changed[j]] = changed[j+1]
 			}
-			if !strings.HasPrefix(secret, "whsec_") { // as docs/webhooks.md says
+			if !strings.HasPrefix(secret, "whsec_") { // as described in docs/webhooks.md
 				secret = "whsec_" + base64.StdEncoding.EncodeToString([]byte(secret))
 			}
 			cases, want = append(cases, testCase{secret, h, body}), want+letter
@@ -140,7 +139,7 @@ func TestPublicLibraries(t *testing.T) {
 	run := func(what, dir string, args ...string) {
 		t.Helper()
 		var errs bytes.Buffer
-		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...) // the first time they are compiled and downloaded
+		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...) // the first run downloads and compiles dependencies
 		cmd.Dir, cmd.Stdin, cmd.Stderr = dir, bytes.NewReader(input), &errs
 		if out, err := cmd.Output(); err != nil || string(out) != want {
 			t.Errorf("%s: %v %s\nsays %s\nwant %s", what, err, &errs, out, want)
@@ -167,7 +166,7 @@ func TestPublicLibraries(t *testing.T) {
 	run("svix for Node", dir, "node", "main.js", "svix")
 }
 
-// matchesCatalogue wants the body of every delivery to be as GET /webhooks/events says.
+// matchesCatalogue checks each delivery's body against the schema in GET /webhooks/events.
 func matchesCatalogue(t *testing.T, w *world.World, key string) {
 	t.Helper()
 	var list struct {

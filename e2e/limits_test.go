@@ -14,8 +14,8 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// Visitors who hold as many connections as they can get leave the interface, the
-// dashboard and health as they are, also from the address that holds them.
+// Clients that open as many connections as possible don't affect the API, the dashboard and /healthz, not even for
+// requests from the same address.
 func TestHeldConnections(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "--max-connections", "200", "--max-connections-per-address", "50")
@@ -55,7 +55,7 @@ func TestHeldConnections(t *testing.T) {
 	}
 	answers("unsent bodies of one address")
 
-	// Many addresses take all places, with handshakes and requests that are half there.
+	// Clients on several addresses take all connections, with incomplete handshakes and requests.
 	hello := clientHello(t)
 	for from := range 8 {
 		d := net.Dialer{Timeout: time.Minute, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(1+from))}}
@@ -65,7 +65,7 @@ func TestHeldConnections(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			c.Write(hello[:[]int{0, 1, 5, len(hello) / 2, len(hello)}[i%5]]) // it may be closed already
+			c.Write(hello[:[]int{0, 1, 5, len(hello) / 2, len(hello)}[i%5]]) // the connection may be closed already
 		}
 	}
 	answers("half handshakes of many addresses")
@@ -92,7 +92,7 @@ func clientHello(t *testing.T) []byte {
 	t.Helper()
 	client, server := net.Pipe()
 	defer server.Close()
-	go tls.Client(client, &tls.Config{ServerName: "nobody.localhost"}).Handshake() // fails with the pipe
+	go tls.Client(client, &tls.Config{ServerName: "nobody.localhost"}).Handshake() // fails when the pipe is closed
 	b := make([]byte, 4096)
 	n, err := server.Read(b)
 	if err != nil {
@@ -101,8 +101,8 @@ func clientHello(t *testing.T) []byte {
 	return b[:n]
 }
 
-// After SIGTERM the listeners stay open for the drain delay: who comes is told to come
-// back, on connections that are new or kept, and nobody finds the door shut.
+// After SIGTERM the listeners stay open for the drain delay. Requests on new and existing connections get 503 with
+// Retry-After, and no connection is refused.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "--drain-delay", min(12*time.Second, world.Patience(4*time.Second)).Round(time.Second).String())
@@ -143,7 +143,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// The interface answers requests for its own names alone.
+// The API and the dashboard only accept requests for their own host names.
 func TestHostOfListen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "--base-url", "http://panel.example.test", "--api-url", "http://api.example.test")

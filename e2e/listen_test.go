@@ -20,9 +20,9 @@ import (
 	"slipway/e2e/world"
 )
 
-// A developer without an address of their own hears of events through the REST interface:
-// what `slipway webhooks listen` prints and forwards is signed like any delivery, and
-// neither a kill of the service nor a lost connection loses an event.
+// `slipway webhooks listen` delivers events to a developer's machine without a public address. The printed and
+// forwarded events are signed like other deliveries, and neither a kill of the service nor a lost connection loses an
+// event.
 func TestListen(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())
@@ -108,7 +108,7 @@ func TestListen(t *testing.T) {
 			`"name":"first"`,
 		) && strings.Contains(out.String(), "site.created  evt_") && strings.Contains(out.String(), "→ 202 in ")
 	})
-	// What happens while nobody is connected waits.
+	// Events that occur while no listener is connected are delivered later.
 	if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestListen(t *testing.T) {
 	for n := range 120 {
 		until("an event before the kill was lost", heard(fmt.Sprintf("waiting %d", n)))
 	}
-	// It ends well, and the listener with it.
+	// On an interrupt it exits with status 0 and deletes its listener.
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func TestListen(t *testing.T) {
 		}
 	}
 
-	// Mistakes have a sentence each, and end it.
+	// Each wrong call ends with its own error message.
 	for _, x := range []struct {
 		want string
 		args []string
@@ -164,7 +164,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// lockedBuffer is a buffer that is read while it is written.
+// lockedBuffer is a buffer for concurrent reads and writes.
 type lockedBuffer struct {
 	mu sync.Mutex // guards b
 	b  bytes.Buffer

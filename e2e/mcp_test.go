@@ -13,8 +13,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// An agent that starts slipway mcp serve, as slipway mcp install tells it to, uses the sites of the signed-in user, and no more than
-// the flags let it.
+// An agent that starts slipway mcp serve, as configured by slipway mcp install, can use the signed-in user's sites,
+// within the limits of the flags.
 func TestMCPServe(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())
@@ -44,7 +44,7 @@ func TestMCPServe(t *testing.T) {
 		cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME=", "SLIPWAY_TOKEN="+token)
 		return cmd
 	}
-	// What is written for an agent starts it, and holds no credential.
+	// The agent's configuration starts the server and contains no credential.
 	install := command(key, "mcp", "install", "--client", "cursor", "--server", "http://"+w.Listen, "--read", "--sites", "pier")
 	if err := install.Run(); err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestMCPServe(t *testing.T) {
 	if err := narrow.Close(); err != nil {
 		t.Error(err)
 	}
-	// Without a right key the agent is told why.
+	// With a wrong key, the agent's error says to run slipway login.
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
 	_, err = client.Connect(ctx, &sdk.CommandTransport{Command: command("slw_wrong", "mcp", "serve", "--server", "http://"+w.Listen)}, nil)
 	if err == nil || !strings.Contains(err.Error(), "slipway login") {

@@ -13,17 +13,18 @@ import (
 )
 
 var (
-	// contracts are the words that the contract has without billing, too: six events, their texts and kinds, and a team's role with its scopes.
+	// contracts matches the billing words that the contract has even without billing: six events, their descriptions
+	// and kinds, and a team role with its scopes.
 	contracts = regexp.MustCompile(`(subscription|payment)\.(<wbr>)?(created|renewed|canceled|expired|completed|failed)` +
 		`|A (subscription|payment) (began|entered its next period|will not be renewed|ended|completed|failed)` +
 		`|"subscription","payment"|billing:(read|write)|"viewer","billing"|viewer \| billing|viewer or billing|owners and billing members|<th>billing</th>` +
-		`|A subscription: events of chosen types`) // what a webhook is
+		`|A subscription: events of chosen types`) // a webhook's subscription
 	ofBilling = regexp.MustCompile(`(?i)\b(invoic\w*|billing\w*|billed|stripe|subscriptions?|coupons?|vat|dunning|receivables?|payments?|credit notes?)\b`)
 	linked    = regexp.MustCompile(`href="(/[^"]*)"`)
 )
 
-// Without billing no page of the dashboard, guide, page of the reference or operation has a word of it but those of the contract,
-// for an operator who has a site, a team and a webhook neither.
+// Without billing, no page of the dashboard, guide, reference page or API operation has a billing word other than the
+// contract's. This includes the pages of an operator with a site, a team and a webhook.
 func TestNoWordOfBilling(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())
@@ -66,7 +67,7 @@ func TestNoWordOfBilling(t *testing.T) {
 		if page.Status == http.StatusNotFound || page.Status == http.StatusMethodNotAllowed || page.URL.Host != base.Host {
 			continue
 		}
-		if next[0] != "/api/v1/openapi.json" { // below
+		if next[0] != "/api/v1/openapi.json" { // checked separately
 			words(next[0], page.Body)
 		}
 		if pages++; strings.HasPrefix(next[0], "/docs/") {
@@ -89,7 +90,7 @@ func TestNoWordOfBilling(t *testing.T) {
 	var document map[string]any
 	check(answer.JSON(&document))
 	hooks, _ := document["webhooks"].(map[string]any)
-	for name := range hooks { // the contract says what the six carry
+	for name := range hooks { // the contract describes the payloads of the six events
 		if contracts.FindString(name) == name {
 			delete(hooks, name)
 		}

@@ -13,8 +13,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// However the program is killed while a code is exchanged or a token rotated, both sides are whole afterwards: a code has
-// given tokens once or can still give them, and a client that repeats its refresh gets the one pair there is.
+// A kill during a code exchange or token rotation leaves a consistent state. Either the code has been exchanged once,
+// or it still can be. A client that repeats its refresh gets the one new token pair.
 func TestOAuthSurvivesKill(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -62,7 +62,7 @@ func TestOAuthSurvivesKill(t *testing.T) {
 		Refresh string `json:"refresh_token"`
 	}
 	type outcome struct {
-		status int // 0: no answer came
+		status int // 0 means no response
 		pair
 	}
 	ask := func(form url.Values) (o outcome) {
@@ -71,7 +71,7 @@ func TestOAuthSurvivesKill(t *testing.T) {
 			Method: "POST", URL: "http://" + w.Listen + "/oauth/token", Body: form.Encode(),
 			Header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}},
 		})
-		if err != nil || json.Unmarshal(a.Body, &o.pair) != nil { // an answer that was cut off is none
+		if err != nil || json.Unmarshal(a.Body, &o.pair) != nil { // a truncated response counts as none
 			return outcome{}
 		}
 		o.status = a.Status
@@ -103,7 +103,7 @@ func TestOAuthSurvivesKill(t *testing.T) {
 		t.Helper()
 		answered := make(chan outcome, 1)
 		go func() { answered <- do() }()
-		time.Sleep(rand.N(12 * time.Millisecond)) // the moment of the kill, which is the point
+		time.Sleep(rand.N(12 * time.Millisecond)) // kill at a random moment
 		w.Kill()
 		if err := w.Start(ctx); err != nil {
 			t.Fatal(err)
@@ -126,7 +126,7 @@ func TestOAuthSurvivesKill(t *testing.T) {
 		switch began := grants() - before; {
 		case first.status == 200 && (began != 1 || !works(first.Access)):
 			t.Errorf("the client has tokens, and %d grants began", began)
-		case began == 1: // tokens were made, whether the client knows or not
+		case began == 1: // tokens were issued, whether or not the client received them
 			if again := redeem(code); again.status != 400 {
 				t.Errorf("a spent code gets %d", again.status)
 			}

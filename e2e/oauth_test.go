@@ -23,7 +23,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// installNode copies a folder of e2e/libraries and installs what its package-lock.json names.
+// installNode copies a folder of e2e/libraries and installs the packages in its package-lock.json.
 func installNode(t *testing.T, name string) (dir string) {
 	t.Helper()
 	dir, from := t.TempDir(), filepath.Join(world.Root(), "e2e", "libraries", name)
@@ -38,8 +38,9 @@ func installNode(t *testing.T, name string) (dir string) {
 	return dir
 }
 
-// The client libraries that authors of apps use sign in at the real program: metadata, challenges, PKCE, iss, refresh,
-// device, revocation; MCP's clients come with nothing but the address of the API, then sign in at /mcp and use its tools. One that knows no PKCE is refused.
+// Common OAuth client libraries work with the real program: metadata, challenges, PKCE, iss, refresh, device flow and
+// revocation. MCP clients need only the API's URL to sign in at /mcp and use its tools. A client without PKCE is
+// rejected.
 func TestOAuthClients(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -158,7 +159,7 @@ func TestOAuthClients(t *testing.T) {
 	}
 }
 
-// The steps of the documentation's example with curl are pasted into a shell.
+// The steps of the documentation's curl example work when pasted into a shell.
 func TestOAuthWithCurl(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())
@@ -228,8 +229,8 @@ func TestOAuthWithCurl(t *testing.T) {
 	}
 }
 
-// Whatever is sent in a query is no credential, and no secret of OAuth is in a log, in the audit log, in a stored
-// answer or anywhere else on the disk.
+// Tokens in a query string don't authenticate. No OAuth secret is stored in a log, the audit log, a stored response or
+// any other file.
 func TestOAuthSecretsAreNotKept(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())
@@ -334,13 +335,13 @@ func TestOAuthSecretsAreNotKept(t *testing.T) {
 		t.Fatal(hook.Status, err)
 	}
 	planted["deploy hook"] = its.ID
-	send("POST", base+"/api/v1/sites", token, `{"name": "`+token+`"`, http.Header{"Idempotency-Key": {"three"}}) // which is no JSON
+	send("POST", base+"/api/v1/sites", token, `{"name": "`+token+`"`, http.Header{"Idempotency-Key": {"three"}}) // invalid JSON
 	send("DELETE", base+"/api/v1/oauth/grants/"+token, key, nil, nil)
-	form("/oauth/token", redeem) // a second time: the grant ends, which the logs say
+	form("/oauth/token", redeem) // repeating it revokes the grant, which is logged
 	if a := send("GET", base+"/api/v1/account", token, nil, nil); a.Status != http.StatusUnauthorized {
 		t.Errorf("after a second use of the code: %d", a.Status)
 	}
-	if err := w.Stop(ctx); err != nil { // all is written
+	if err := w.Stop(ctx); err != nil { // after the stop, everything is written
 		t.Fatal(err)
 	}
 	files, found := 0, 0

@@ -18,8 +18,8 @@ import (
 	"slipway/internal/tenant/stripe/stripetest"
 )
 
-// A customer chooses a plan over the API, stores a card, is charged, and hosts as much as the plan includes; a larger plan has room for more.
-// Stripe's events arrive twice and the last first.
+// A customer chooses a plan over the API, stores a card, is charged, and can create as many sites as the plan includes.
+// A larger plan allows more. Stripe's events arrive twice and in reverse order.
 func TestPaidPlan(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())
@@ -99,7 +99,7 @@ func TestPaidPlan(t *testing.T) {
 	deliver()
 	until("/subscription", `"status":"active"`)
 	until("/invoices", `"status":"paid"`)
-	deliver() // of the payment
+	deliver() // the payment's event
 
 	check(world.WriteFiles(filepath.Join(w.Dir, "content"), map[string]string{"index.html": "<h1>paid for</h1>"}))
 	_, err = w.Git.Commit("acme/site", "main", filepath.Join(w.Dir, "content"), "a commit")
@@ -125,7 +125,7 @@ func TestPaidPlan(t *testing.T) {
 	}
 	check(w.Call(ctx, key, "PATCH", "/subscription", map[string]any{"plan": "many"}, nil))
 	check(create("second").Err())
-	check(world.Until(ctx, 50*time.Millisecond, func() (bool, error) { // the difference is charged
+	check(world.Until(ctx, 50*time.Millisecond, func() (bool, error) { // the price difference is charged
 		n := away.Captured()
 		return n > 1190, fmt.Errorf("%d were captured", n)
 	}))
@@ -151,13 +151,13 @@ func TestPaidPlan(t *testing.T) {
 	}))
 	cli("", "billing", "check")
 	cli("", "billing", "recompute")
-	// Neither the log nor anything that is stored, and that backups copy, has a secret of Stripe's.
+	// Neither the log nor a stored file, which backups would copy, contains a secret of Stripe's.
 	if strings.Contains(w.Log(1<<20), away.Key) || strings.Contains(w.Log(1<<20), secret) {
 		t.Error("the log has a secret of Stripe's")
 	}
 	read := false
 	check(filepath.WalkDir(w.Dir, func(name string, e fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) || err == nil && !e.Type().IsRegular() { // the program works on
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !e.Type().IsRegular() { // the program changes files at the same time
 			return nil
 		}
 		text, err := os.ReadFile(name)

@@ -18,9 +18,9 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// The service starts again after a power cut at any moment of its first start, with all that it had acknowledged. The cut is a real
-// one: the data directory is on a file system of its own, whose image has only what the kernel wrote so far. Files that nobody
-// synced are empty or missing in a copy of the image.
+// The service starts again after a power cut at any moment of its first start, with all acknowledged data. The data
+// directory is a file system in an image. A copy of the image contains only what the kernel has written, so files that
+// weren't synced are empty or missing.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -68,7 +68,7 @@ func TestPowerCut(t *testing.T) {
 			if err := w.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			// Between the rename and the sync of the folder the id may still be lost: the next start makes another.
+			// Right after its creation, the ID's rename may not be synced yet. The next start then creates another.
 			if now, err := os.ReadFile(filepath.Join(w.Data, "node-id")); name != "with the id" && (err != nil || !bytes.Equal(now, id)) {
 				t.Errorf("the node's id is %q, %v; before the cut it was %q", now, err, id)
 			}
@@ -81,16 +81,16 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// Files of the service's first start that are shorter after a power cut, and why the next start doesn't mind.
+// Files of a first start that may be shorter after a power cut, and why the next start doesn't need them.
 var lost = map[string]string{
 	"serve.lock": "each start writes its process id",
-	// The kill may come in the middle of a commit, whose pages are written and not synced. TestPowerCut asks for what was acknowledged.
+	// The kill may interrupt a commit, whose pages are written but not synced. TestPowerCut checks acknowledged data.
 	"slipway.db":      "SQLite drops a commit that wasn't finished, and makes slipway.db-shm from slipway.db-wal",
 	"source/etc/":     "each start writes it",
 	"builds/sandbox/": "each start compares it",
 }
 
-// Each file that a first start leaves is on the disk as it was written, or the next start makes it anew.
+// Each file of a first start is synced to disk, or the next start writes it again.
 func TestPowerCutKeepsFiles(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -118,7 +118,7 @@ func TestPowerCutKeepsFiles(t *testing.T) {
 		for prefix := range lost {
 			known = known || strings.HasPrefix(name, prefix)
 		}
-		known = known || strings.HasPrefix(filepath.Base(name), ".new-") // half written, and named so
+		known = known || strings.HasPrefix(filepath.Base(name), ".new-") // a temporary file of an unfinished write
 		if now, there := after[name]; !known && (!there || now < size) {
 			t.Errorf("%s had %d bytes; after the cut it has %d (found: %v): write it with disk.Write, or say in lost why not",
 				name, size, now, there)
@@ -126,7 +126,7 @@ func TestPowerCutKeepsFiles(t *testing.T) {
 	}
 }
 
-// sizes returns how many bytes each file below a folder has.
+// sizes returns the size of each file below a folder.
 func sizes(t *testing.T, dir string) map[string]int64 {
 	t.Helper()
 	all := map[string]int64{}
@@ -146,9 +146,9 @@ func sizes(t *testing.T, dir string) map[string]int64 {
 	return all
 }
 
-// loopDisk is an ext4 file system in an image.
+// loopDisk is an ext4 file system in an image file.
 type loopDisk struct {
-	at    string // where it is mounted
+	at    string // mount point
 	image string
 }
 
@@ -162,7 +162,7 @@ func newDisk(t *testing.T, at string) *loopDisk {
 	if out, err := mkfs.CombinedOutput(); err != nil {
 		t.Fatalf("mkfs.ext4: %v %s", err, out)
 	}
-	if err := d.mount(); err != nil { // as in most containers
+	if err := d.mount(); err != nil { // most containers have no loop devices
 		t.Skip("NO POWER CUT WAS TRIED: this machine mounts no image: ", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(d.at, unix.MNT_DETACH) })
@@ -176,7 +176,7 @@ func (d *loopDisk) mount() error {
 	return nil
 }
 
-// cutPower goes on with what the image has at this moment, as after a power cut.
+// cutPower continues with a copy of the image as it is at this moment, like after a power cut.
 func (d *loopDisk) cutPower(t *testing.T) {
 	t.Helper()
 	next := fmt.Sprintf("%s.%d.image", d.at, time.Now().UnixNano())

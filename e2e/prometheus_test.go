@@ -20,8 +20,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// Debian's Prometheus takes the alerts as they are shipped, sees each series that they and the Grafana dashboard ask for, is calm
-// about an installation that is well, and notices one that is gone.
+// Debian's Prometheus accepts the shipped alert rules and finds each series that they and the Grafana dashboard query.
+// No alert fires for a healthy installation, and one fires when it is gone.
 func TestPrometheus(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), world.Patience(5*time.Minute))
 	defer cancel()
@@ -35,7 +35,7 @@ func TestPrometheus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	disk(t, w.Data, "2g") // this machine's own may be almost full, of which an alert tells
+	disk(t, w.Data, "2g") // the machine's own disk may be almost full, which would fire an alert
 	t.Cleanup(w.Close)
 	key, err := w.User("ada@example.test")
 	if err != nil {
@@ -63,10 +63,10 @@ func TestPrometheus(t *testing.T) {
 		if err := json.Unmarshal(m[1], &query); err != nil {
 			t.Fatal(err)
 		}
-		// What Grafana puts there: at least four scrapes.
+		// Grafana inserts the time of at least four scrapes.
 		query = strings.ReplaceAll(query, "$__rate_interval", "10s")
 		asked = append(asked, query)
-		p.until(ctx, t, query) // a panel shows something, and is no error
+		p.until(ctx, t, query) // the panel's query returns data and no error
 	}
 	series := regexp.MustCompile(`\b(?:up|(?:slipway|process|go)_[a-z_]+)(?:\{[^}]*\})?(?:[^\w(]|$)`)
 	named := map[string]bool{}
@@ -82,7 +82,7 @@ func TestPrometheus(t *testing.T) {
 		t.Errorf("only %d series are named: %v", len(named), named)
 	}
 
-	// Each alert was worked out by now, and none asks for attention.
+	// Each alert has been evaluated by now, and none fires.
 	if err := world.Until(ctx, 200*time.Millisecond, func() (bool, error) {
 		for _, r := range p.rules(ctx, t) {
 			if r.Health != "ok" || r.State != "inactive" {
@@ -107,7 +107,7 @@ func TestPrometheus(t *testing.T) {
 	t.Logf("%d expressions, %d series", len(asked), len(named))
 }
 
-// prometheus is Debian's, on loopback alone, with its data in the test's folder.
+// prometheus is a Debian Prometheus that listens on loopback and stores its data in the test's folder.
 type prometheus struct{ at string }
 
 func newPrometheus(ctx context.Context, t *testing.T, dir, rules, target string) prometheus {
@@ -177,7 +177,7 @@ func (p prometheus) get(ctx context.Context, path string, into any) error {
 	return json.Unmarshal(answer.Data, into)
 }
 
-// until returns when an expression has a value.
+// until waits until an expression has a value.
 func (p prometheus) until(ctx context.Context, t *testing.T, query string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, world.Patience(time.Minute))

@@ -14,9 +14,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// With sockets from systemd a restart refuses nobody and fails no request: whoever comes between
-// two lives of the program waits in the queue of the socket, and the next life answers. The
-// program says when it serves and when it ends.
+// With sockets from systemd, a restart refuses no connection and fails no request: connections wait in the socket's
+// queue until the program runs again. The program notifies systemd when it is ready and when it stops.
 func TestRestartRefusesNothing(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), world.Patience(3*time.Minute))
@@ -55,8 +54,8 @@ func TestRestartRefusesNothing(t *testing.T) {
 	t.Logf("%d requests over three restarts", v.end())
 }
 
-// visitors ask for a page a hundred times in a second each, over HTTP/1.1 and HTTP/2, each request on a connection of its own. One that
-// is not answered as it should be fails the test.
+// visitors are four clients. Each sends a hundred requests per second over HTTP/1.1 or HTTP/2, each on a new connection.
+// A wrong response fails the test.
 type visitors struct {
 	answered, failed atomic.Int64 // share: none, of one test alone
 	stop             context.CancelFunc
@@ -103,7 +102,7 @@ func visit(ctx context.Context, t *testing.T, w *world.World, site string) *visi
 	return v
 }
 
-// more returns when fifty more were answered, or one failed.
+// more waits until fifty more requests were answered, or one failed.
 func (v *visitors) more(ctx context.Context, t *testing.T) {
 	t.Helper()
 	before := v.answered.Load()
@@ -114,14 +113,14 @@ func (v *visitors) more(ctx context.Context, t *testing.T) {
 	}
 }
 
-// end sends them away, and returns how many were answered.
+// end stops the requests and returns the number of answered ones.
 func (v *visitors) end() int64 {
 	v.stop()
 	v.all.Wait()
 	return v.answered.Load()
 }
 
-// newSite returns the address of a new site that says that it floats.
+// newSite creates a site with the page "It floats." and returns its URL.
 func newSite(ctx context.Context, t *testing.T, w *world.World, key string) string {
 	t.Helper()
 	dir := filepath.Join(w.Dir, "content")
@@ -154,7 +153,7 @@ func newSite(ctx context.Context, t *testing.T, w *world.World, key string) stri
 	return site.Data.URL + "/"
 }
 
-// passed opens a socket as systemd would, and closes it when the test ends.
+// passed opens a socket like systemd, and closes it when the test ends.
 func passed(t *testing.T, addr string) *os.File {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
@@ -170,7 +169,7 @@ func passed(t *testing.T, addr string) *os.File {
 	return f
 }
 
-// manager hears what the program tells systemd.
+// manager receives the program's notifications to systemd.
 type manager struct {
 	conn *net.UnixConn
 	said chan string
@@ -200,7 +199,7 @@ func newManager(t *testing.T, w *world.World) *manager {
 	return m
 }
 
-// wait returns when the program has said what, which may follow other lines.
+// wait waits for a notification that begins with what, and skips others.
 func (m *manager) wait(ctx context.Context, t *testing.T, what string) {
 	t.Helper()
 	for {

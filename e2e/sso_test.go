@@ -18,7 +18,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// issuers are the providers of OpenID Connect that people sign in at: how each is built, to the command that starts it.
+// issuers builds each OpenID Connect provider of the test and returns the command that starts it.
 var issuers = map[string]func(t *testing.T) (dir string, argv []string){
 	"oidc-provider": func(t *testing.T) (string, []string) { return installNode(t, "issuer"), []string{"node", "main.mjs"} },
 	"zitadel": func(t *testing.T) (string, []string) {
@@ -32,7 +32,7 @@ var issuers = map[string]func(t *testing.T) (dir string, argv []string){
 	},
 }
 
-// startIssuer runs one of the issuers, with one client for a redirect address, and returns what it calls itself.
+// startIssuer starts a provider with one client, which has this redirect URI, and returns the issuer's URL.
 func startIssuer(t *testing.T, name, redirect string) string {
 	t.Helper()
 	dir, argv := issuers[name](t)
@@ -53,7 +53,7 @@ func startIssuer(t *testing.T, name, redirect string) string {
 	return strings.TrimSpace(line)
 }
 
-// person is a browser that keeps cookies and follows redirects, at the issuer and here.
+// person is a browser that keeps cookies and follows redirects.
 type person struct {
 	t      *testing.T
 	client *http.Client
@@ -68,7 +68,7 @@ func newPerson(t *testing.T) *person {
 	return &person{t, &http.Client{Jar: jar, Timeout: time.Minute}}
 }
 
-// open follows an address, or sends a form there, and returns the page that it ends at.
+// open requests a URL, or submits a form to it, and returns the final page.
 func (p *person) open(at string, form url.Values) (status int, where *url.URL, refresh, body string) {
 	p.t.Helper()
 	var answer *http.Response
@@ -94,7 +94,7 @@ var (
 	formInput  = regexp.MustCompile(`<input[^>]* name="([^"]+)"(?:[^>]* value="([^"]*)")?`)
 )
 
-// signIn goes from the sign-in page to the issuer, signs in there under a name, consents, and comes back.
+// signIn signs in from the sign-in page through the provider, with this user name, and returns to Slipway.
 func (p *person) signIn(base, name string) (status int, where *url.URL, body string) {
 	p.t.Helper()
 	_, _, refresh, body := p.open(base+"/sign-in/sso/acme?next=/account", url.Values{})
@@ -103,7 +103,7 @@ func (p *person) signIn(base, name string) (status int, where *url.URL, body str
 		p.t.Fatalf("no way to the issuer: %s", body)
 	}
 	status, where, _, body = p.open(to, nil)
-	for range 3 { // a name and a password, and a consent where the issuer asks for one
+	for range 3 { // a name and a password, and consent if the provider asks for it
 		if where.Scheme+"://"+where.Host == base {
 			break
 		}
@@ -130,8 +130,8 @@ func (p *person) signIn(base, name string) (status int, where *url.URL, body str
 	return status, where, body
 }
 
-// People sign in at real issuers, oidc-provider and zitadel's: a new one gets an account, the same one comes back to it, and
-// whoever has an account with that address, or an address that the issuer hasn't verified, is not let in.
+// Users sign in with real providers, oidc-provider and zitadel. A new user gets an account, and signs in to the same
+// account later. A user whose email address already has an account, or isn't verified by the provider, is rejected.
 func TestSignInWithIssuer(t *testing.T) {
 	t.Parallel()
 	for name := range issuers {
@@ -171,7 +171,7 @@ func signInWith(t *testing.T, name string) {
 	if err := w.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second time in another browser
+	for range 2 { // the second time with another browser
 		status, where, body := newPerson(t).signIn(base, "grace")
 		if status != http.StatusOK || where.String() != base+"/account" || !strings.Contains(body, "grace@example.test") {
 			t.Fatalf("grace ends at %s: %d %s", where, status, body)

@@ -13,13 +13,13 @@ import (
 	"slipway/e2e/world"
 )
 
-// crashing is an installation that is killed, with a person who has a team.
+// crashing is an installation to be killed, with a user who has a team.
 type crashing struct {
 	*world.World
 	t         *testing.T
 	ctx       context.Context
-	key, acme string // of the person, and of their team
-	offering  string // of the person, which can't receive for the team
+	key, acme string // API keys of the user, and of the team
+	offering  string // API key of the user that can't accept for the team
 	team      string
 	slug      string
 }
@@ -53,7 +53,7 @@ func newCrashing(t *testing.T) *crashing {
 	return c
 }
 
-// newTeam gives the person a team, with a key of it.
+// newTeam creates a team and an API key for it.
 func (c *crashing) newTeam() {
 	c.t.Helper()
 	var made struct{ ID, Key, Slug string }
@@ -70,7 +70,7 @@ func (c *crashing) call(key, method, path string, body, out any) {
 	}
 }
 
-// status asks and returns the status alone.
+// status sends a request and returns the response's status.
 func (c *crashing) status(key, method, path string, body any) int {
 	c.t.Helper()
 	a, err := c.Do(c.ctx, world.Request{Method: method, Path: path, Key: key, Body: body})
@@ -80,7 +80,7 @@ func (c *crashing) status(key, method, path string, body any) int {
 	return a.Status
 }
 
-// site makes a site with a variable, a hook and a domain.
+// site creates a site with a variable, a hook and a domain.
 func (c *crashing) site(key, name string) (id string) {
 	c.t.Helper()
 	var made struct{ Data struct{ ID string } }
@@ -102,8 +102,8 @@ func (c *crashing) until(what string, ok func() bool) {
 	}
 }
 
-// killed does something, kills the program within most of its beginning, and starts it again. It returns the status that
-// came: 0 if none did.
+// killed sends a request, kills the program at a random moment within most, and restarts it. It returns the response's
+// status, or 0 if none arrived.
 func (c *crashing) killed(most time.Duration, method, path, key string, body any) (status int) {
 	c.t.Helper()
 	answered := make(chan int, 1)
@@ -114,7 +114,7 @@ func (c *crashing) killed(most time.Duration, method, path, key string, body any
 		}
 		answered <- a.Status
 	}()
-	time.Sleep(rand.N(most)) // the moment of the kill, which is the point
+	time.Sleep(rand.N(most)) // kill at a random moment
 	c.Kill()
 	if err := c.Start(c.ctx); err != nil {
 		c.t.Fatal(err)
@@ -122,7 +122,7 @@ func (c *crashing) killed(most time.Duration, method, path, key string, body any
 	return <-answered
 }
 
-// parts says what there is of a site for the holder of a key; empty: nothing.
+// parts describes the site's resources that a key can see; empty means none.
 func (c *crashing) parts(key, id string) string {
 	c.t.Helper()
 	count := func(path string) int {
@@ -140,7 +140,7 @@ func (c *crashing) parts(key, id string) string {
 		before := c.status(key, "GET", "/sites/"+id, nil)
 		counts := [...]int{count("/deployments"), count("/env"), count("/hooks"), count("/domains")}
 		switch {
-		case c.status(key, "GET", "/sites/"+id, nil) != before: // it was deleted meanwhile
+		case c.status(key, "GET", "/sites/"+id, nil) != before: // the site was deleted meanwhile
 		case before != http.StatusOK && counts == [...]int{0, 0, 0, 0}:
 			return ""
 		default:
@@ -149,8 +149,8 @@ func (c *crashing) parts(key, id string) string {
 	}
 }
 
-// However the program is killed while a site is transferred, the site is whole and one owner's afterwards: a code that was
-// answered has moved it, one that wasn't has moved it or can still be accepted.
+// A kill during a transfer leaves the site complete and with one owner. If the acceptance was acknowledged, the site
+// has moved; otherwise it has moved, or the code can still be accepted.
 func TestTransferSurvivesKill(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -193,8 +193,8 @@ func TestTransferSurvivesKill(t *testing.T) {
 	t.Logf("%d transfers were made when the program was killed, %d not", moved, lost)
 }
 
-// However often the program is killed while a team is deleted with its sites, what was begun comes to its end, and a request
-// that never arrived has changed nothing.
+// However often the program is killed while a team is deleted with its sites, the deletion completes. A request that
+// never arrived changes nothing.
 func TestTeamDeletionSurvivesKill(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -209,15 +209,15 @@ func TestTeamDeletionSurvivesKill(t *testing.T) {
 			case status == http.StatusAccepted:
 				begun = true
 			case status != 0 && status != http.StatusOK && status != http.StatusUnauthorized && status != http.StatusConflict:
-				t.Errorf("a deletion gets %d", status) // 200: its sites are gone already
+				t.Errorf("a deletion gets %d", status) // 200 means that its sites were already gone
 			}
-			for _, id := range ids { // those of a team that isn't gone yet are whole or gone, each by itself
+			for _, id := range ids { // until the team is gone, each of its sites is complete or gone
 				if parts := c.parts(c.acme, id); there() && parts != "" && !strings.HasPrefix(parts, "status 200, env 1, hooks 1, domains 1,") {
 					t.Errorf("a site of the team has %q", parts)
 				}
 			}
 		}
-		if !begun && there() { // each request may have been lost
+		if !begun && there() { // all requests may have been lost
 			switch status := c.status(c.acme, "DELETE", path, confirm); status {
 			case http.StatusAccepted, http.StatusOK, http.StatusConflict, http.StatusUnauthorized:
 			default:

@@ -23,7 +23,7 @@ import (
 
 var updateDocs = flag.Bool("update-docs", false, "write what the terminal shows into the guides, where it shows something else than they do")
 
-// guides share an installation: their sites have different names.
+// guides returns the guides. They share an installation, so their sites have different names.
 func guides(t *testing.T, w *world.World, zone *dnstest.Zone) []world.Guide {
 	page := map[string]string{"index.html": "<h1>Harbor</h1>\n"}
 	return []world.Guide{
@@ -89,7 +89,8 @@ http.createServer((q, r) => r.end('up')).listen(process.env.PORT)
 	}
 }
 
-// changingOver is a domain whose ownership is proven and whose visitors still go to an old site, which has a page more.
+// changingOver returns the guide for moving a domain: it is verified, but its DNS still points to an old site, which
+// has one more page.
 func changingOver(t *testing.T, w *world.World, zone *dnstest.Zone) world.Guide {
 	old := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		page := map[string]string{
@@ -114,7 +115,7 @@ func changingOver(t *testing.T, w *world.World, zone *dnstest.Zone) world.Guide 
 		Name: "moving", Email: "max@example.com", Files: map[string]string{"index.html": "<title>Harbor</title>\n"},
 		Setup: []string{
 			world.SignIn, "export SSL_CERT_FILE=" + root(t, w) + " HTTPS_PROXY=" + toSites(t, w).URL, "slipway init --name Lighthouse",
-			// The edge hears of a new site a moment later.
+			// The edge serves a new site a moment later.
 			`curl -s -o /dev/null --retry 60 --retry-delay 1 --retry-all-errors "$(slipway deploy)"`, "slipway domains add harbor.example",
 			"slipway domains verify harbor.example",
 		},
@@ -128,7 +129,7 @@ func changingOver(t *testing.T, w *world.World, zone *dnstest.Zone) world.Guide 
 	}
 }
 
-// root is a file with the authority that sites' certificates come from.
+// root returns a file with the certificate authority of the sites.
 func root(t *testing.T, w *world.World) string {
 	t.Helper()
 	out, err := w.CLI("", "ca", "export")
@@ -142,7 +143,8 @@ func root(t *testing.T, w *world.World) string {
 	return file
 }
 
-// toSites is a proxy whose every connection leads to the sites, whose names under localhost not every system knows.
+// toSites starts a proxy that forwards every connection to the sites, because not all systems resolve names under
+// localhost.
 func toSites(t *testing.T, w *world.World) *httptest.Server {
 	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		site, err := net.Dial("tcp", w.HTTPS)
@@ -158,7 +160,7 @@ func toSites(t *testing.T, w *world.World) *httptest.Server {
 		}
 		defer client.Close()
 		go func() {
-			_, _ = io.Copy(site, buffered) // the first byte may have come before the connection was handed over
+			_, _ = io.Copy(site, buffered) // the client's first bytes may be buffered already
 			site.Close()
 		}()
 		_, _ = io.Copy(client, site)
@@ -167,7 +169,8 @@ func toSites(t *testing.T, w *world.World) *httptest.Server {
 	return s
 }
 
-// listening has events come while the terminal listens for them, and ends it when they were shown.
+// listening returns a guide in which events are created while the terminal listens for them. It stops listening after
+// they were shown.
 func listening(t *testing.T, w *world.World) world.Guide {
 	created, ended := false, false
 	return world.Guide{
@@ -192,7 +195,7 @@ func listening(t *testing.T, w *world.World) world.Guide {
 	}
 }
 
-// imported is the guide to an import from a platform, whose answers are these by path and query.
+// imported returns the guide for importing from a platform, with the platform's responses by path and query.
 func imported(t *testing.T, platform, email string, answers map[string]string) world.Guide {
 	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if answer, ok := answers[r.URL.RequestURI()]; ok {
@@ -210,7 +213,7 @@ func imported(t *testing.T, platform, email string, answers map[string]string) w
 	}
 }
 
-// kinsta is a backup as Kinsta makes it: the site's files and the database's dump.
+// kinsta returns a backup like Kinsta's: the site's files and a database dump.
 func kinsta(t *testing.T) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -236,8 +239,8 @@ func kinsta(t *testing.T) string {
 	return b.String()
 }
 
-// Guides show what the terminal shows: the commands of their blocks are run in order, at a terminal, against an installation.
-// Run it with -update-docs to write what they show now.
+// Guides show what a terminal shows: the commands in their blocks are run in order, in a terminal, with a real
+// installation. -update-docs writes the current output into the guides.
 func TestDocumentedTerminal(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())
@@ -252,7 +255,7 @@ func TestDocumentedTerminal(t *testing.T) {
 	if err := w.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	known := map[string]bool{"cli-wordpress": true} // e2e/wordpress runs it
+	known := map[string]bool{"cli-wordpress": true} // tested in e2e/wordpress
 	for _, g := range guides(t, w, zone) {
 		known[g.Name] = true
 		t.Run(g.Name, func(t *testing.T) {

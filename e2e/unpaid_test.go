@@ -14,8 +14,8 @@ import (
 	"slipway/internal/tenant/mail/mailtest"
 )
 
-// The site of an account whose subscription ended unpaid, and that was told three times, is backed up and then deleted, and can be restored.
-// The one of an account that paid a moment before stays.
+// An account's subscription ends unpaid. After three notices its site is backed up and deleted, and can be restored.
+// The site of an account that pays just in time stays.
 func TestUnpaidAccount(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())
@@ -62,7 +62,7 @@ func TestUnpaidAccount(t *testing.T) {
 			return len(l.Data) == 1 && l.Data[0].Status == "active", fmt.Errorf("%+v", l)
 		}))
 	}
-	// later lets time go by, while the program doesn't run.
+	// later stops the program, changes times in its database, and starts it again.
 	later := func(queries ...string) {
 		t.Helper()
 		check(w.Stop(ctx))

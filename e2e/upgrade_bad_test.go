@@ -26,15 +26,16 @@ import (
 	"slipway/internal/operator/installation"
 )
 
-// Bad programs are this test itself, with a line at its end that says how it behaves.
+// badMark begins a line at the end of a bad program. Bad programs are copies of this test program, and the line says
+// how they behave.
 const badMark = "\nbehaves as "
 
 type badProgram struct {
-	About json.RawMessage // what it says to version --json
+	About json.RawMessage // the output of version --json
 	Serve string
 }
 
-// own is this test's program.
+// own returns this test program.
 func own(t *testing.T) []byte {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/exe")
@@ -44,7 +45,7 @@ func own(t *testing.T) []byte {
 	return text
 }
 
-// behaves is the line of a program that says that it is the one that is installed, and serves so.
+// behaves returns the line for a program that reports the installed version, and behaves like this on serve.
 func (m *upgrading) behaves(t *testing.T, serve string) string {
 	t.Helper()
 	about, err := exec.Command(m.Binary, "version", "--json").Output()
@@ -58,7 +59,7 @@ func (m *upgrading) behaves(t *testing.T, serve string) string {
 	return badMark + string(line)
 }
 
-// beBad becomes the program that the line at the end says. Without one it does nothing.
+// beBad behaves as the line at the program's end says, and then exits. Without such a line it does nothing.
 func beBad() {
 	if len(os.Args) < 2 || os.Args[1] != "version" && os.Args[1] != "serve" {
 		return
@@ -130,14 +131,14 @@ func (b badProgram) serve() error {
 	if _, err := tx.Exec("CREATE TABLE half_done AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) SELECT i, randomblob(100) AS b FROM n"); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	if b.Serve == "hangs" { // and heeds nobody
+	if b.Serve == "hangs" { // and ignores signals
 		signal.Ignore(syscall.SIGTERM, os.Interrupt)
-		<-time.After(24 * time.Hour) // a select of nothing is a deadlock, which Go ends
+		<-time.After(24 * time.Hour) // an empty select would be a deadlock, on which Go exits
 	}
 	return tx.Commit()
 }
 
-// errors says that it is ready, and answers all else with an error.
+// errors answers /readyz with 200 and all other requests with 500.
 func (badProgram) errors() error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -159,7 +160,7 @@ func (badProgram) errors() error {
 		if err != nil {
 			return err
 		}
-		if fd == 2 { // of sites over HTTPS
+		if fd == 2 { // the sites' HTTPS
 			l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{cert}, PrivateKey: key}}})
 		}
 		go func() { ended <- http.Serve(l, handler) }()

@@ -31,18 +31,19 @@ import (
 	"slipway/e2e/world"
 )
 
-// readyWithin is how long the programs of these tests that never are ready are waited for: 5 seconds, or as SLIPWAY_E2E_READY_WITHIN
-// says, for the figures of docs/benchmarks.md.
+// readyWithin is the --ready-within for programs that never become ready: 5 seconds, or SLIPWAY_E2E_READY_WITHIN for
+// the numbers in docs/benchmarks.md.
 var readyWithin = cmp.Or(os.Getenv("SLIPWAY_E2E_READY_WITHIN"), "5s")
 
-// returned logs how long an upgrade that failed took, from the restart with the new program until the old one served again.
+// returned logs the time from the restart with the new program until the old one served again.
 func returned(t *testing.T, what string, said *lines) {
 	t.Helper()
 	t.Logf("%s: the old program is back %.1f s after the restart", what, time.Since(said.at("in the place of")).Seconds())
 }
 
-// An upgrade under load fails no request, and neither does one whose program does not start or hangs in a migration: the old one
-// serves again, with all that was acknowledged meanwhile. One that answers with errors is taken back too.
+// An upgrade under load fails no request. Neither does an upgrade to a program that doesn't start or hangs in a
+// migration: the old program serves again, with all acknowledged writes. An upgrade to a program that answers with
+// errors is undone too.
 func TestUpgradeUnderLoad(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), world.Patience(4*time.Minute))
@@ -63,14 +64,14 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	v.more(ctx, t)
 	for _, serve := range []string{"panics", "hangs", "errors"} {
 		archive, sum := release(t, own(t), m.behaves(t, serve))
-		if serve == "errors" { // visitors see them until they are noticed
+		if serve == "errors" { // requests get these errors until the upgrade is undone
 			t.Logf("%d requests over an upgrade and two that were taken back", v.end())
 			if written := write.end(); written == 0 {
 				t.Error("nothing was written meanwhile")
 			}
 			write = m.writes(ctx, t, false)
 		}
-		// One that answers is ready soon; the others never are.
+		// The program that returns errors becomes ready, the others don't.
 		said, err := speak(m.upgrade(ctx, archive, sum, "--ready-within", map[bool]string{true: "2m", false: readyWithin}[serve == "errors"]))
 		if err == nil || !strings.Contains(said.String(), "serves again") {
 			t.Errorf("a program that %s: %v\n%s", serve, err, said)
@@ -88,8 +89,8 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	write.kept(ctx, t)
 }
 
-// A power cut at any moment of an upgrade leaves one of the two programs in its place, which serves after the next start with all
-// that was acknowledged; what was begun is ended by the program before.
+// A power cut at any moment of an upgrade leaves one of the two programs installed. After the next start it serves with
+// all acknowledged writes, and the previous program completes or undoes the upgrade.
 func TestUpgradeSurvivesPowerCuts(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -124,7 +125,7 @@ func TestUpgradeSurvivesPowerCuts(t *testing.T) {
 	says := func(what string) func(string) bool {
 		return func(said string) bool { return strings.Contains(said, what) }
 	}
-	var u *exec.Cmd // the upgrade that is under way
+	var u *exec.Cmd // the running upgrade
 	for _, c := range []struct {
 		at, archive, sum string
 		reached          func(said string) bool
@@ -166,7 +167,7 @@ func TestUpgradeSurvivesPowerCuts(t *testing.T) {
 		m.cut()
 		write.end()
 
-		// The machine starts: the service, and slipway-upgrade.service where there is a program from before.
+		// At boot, the service starts, and slipway-upgrade.service if there is a previous program.
 		booted := time.Now()
 		m.boot(t)
 		out, err := []byte("there is no program from before"), error(nil)
@@ -186,14 +187,14 @@ func TestUpgradeSurvivesPowerCuts(t *testing.T) {
 		}
 		t.Logf("power cut at %q: %s, %.1f s after the boot; %v %s", c.at, state.Outcome, took.Seconds(), err, bytes.TrimSpace(out))
 	}
-	// None of it is in the way of the next.
+	// The next upgrade works.
 	if out, err := m.upgrade(ctx, good, goodSum, "--ready-within", "2m").CombinedOutput(); err != nil {
 		t.Errorf("the next upgrade: %v\n%s", err, out)
 	}
 }
 
-// A full disk stops an upgrade before anything is changed; where the new program fills it, there is still room for the old one
-// to come back.
+// A full disk stops an upgrade before it changes anything. If the new program fills the disk, the old one can still be
+// restored.
 func TestUpgradeOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -206,7 +207,7 @@ func TestUpgradeOnAFullDisk(t *testing.T) {
 	write := m.writes(ctx, t, false)
 	v := visit(ctx, t, m.World, m.site)
 
-	// The download: the program's own disk has room for nothing but it.
+	// The download doesn't fit on the program's own disk.
 	tight := filepath.Join(m.Dir, "tight")
 	disk(t, tight, fmt.Sprint(len(m.program)+16<<20))
 	if err := os.WriteFile(filepath.Join(tight, "slipway"), m.program, 0o755); err != nil {
@@ -221,7 +222,7 @@ func TestUpgradeOnAFullDisk(t *testing.T) {
 		t.Errorf("a download that didn't fit leaves %v, %v", left, err)
 	}
 
-	// The copy of the database.
+	// The copy of the database doesn't fit.
 	first := m.PID()
 	installed, err := os.Stat(m.Binary)
 	if err != nil {
@@ -241,7 +242,7 @@ func TestUpgradeOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The migration. Nobody notices, as nobody does in what went before.
+	// The new program fills the disk during its migration. No request fails, here or in the earlier steps.
 	v.more(ctx, t)
 	archive, sum := release(t, own(t), m.behaves(t, "fills"))
 	said, err := speak(m.upgrade(ctx, archive, sum, "--ready-within", readyWithin))
@@ -266,17 +267,18 @@ func TestUpgradeOnAFullDisk(t *testing.T) {
 	t.Logf("%d requests", v.end())
 }
 
-// upgrading is a machine with an installed program that has a manager of services, and a site.
+// upgrading is a machine with an installed program, a service manager and a site.
 type upgrading struct {
 	*world.World
 	key, site, manager string
 	program            []byte
 
-	mu  sync.Mutex // guards the machine's power
+	mu  sync.Mutex // guards off
 	off bool
 }
 
-// newMachine installs the program and starts it with sockets as systemd does. Its data lies on a disk of that size, or among all else.
+// newMachine installs the program and starts it with sockets, as systemd does. With size, its data is on a separate
+// disk of that size.
 func newMachine(ctx context.Context, t *testing.T, size string) *upgrading {
 	t.Helper()
 	dir := t.TempDir()
@@ -290,7 +292,7 @@ func newMachine(ctx context.Context, t *testing.T, size string) *upgrading {
 		t.Fatal(err)
 	}
 	before := m.program
-	if old := os.Getenv("SLIPWAY_E2E_BEFORE"); old != "" { // the program of an earlier release, to be upgraded to this one
+	if old := os.Getenv("SLIPWAY_E2E_BEFORE"); old != "" { // an earlier release's program, to be upgraded to this one
 		if before, err = os.ReadFile(old); err != nil {
 			t.Fatal(err)
 		}
@@ -322,7 +324,7 @@ func newMachine(ctx context.Context, t *testing.T, size string) *upgrading {
 			http.Error(rw, "not asked for here", http.StatusBadRequest)
 			return
 		}
-		_ = m.Stop(ctx) // one that ended by itself can't be stopped
+		_ = m.Stop(ctx) // fails if it has already exited
 		if err := m.Launch(); err != nil {
 			http.Error(rw, err.Error(), http.StatusInternalServerError)
 		}
@@ -332,7 +334,7 @@ func newMachine(ctx context.Context, t *testing.T, size string) *upgrading {
 	return m
 }
 
-// upgrade is the command. Where more says otherwise, the new program is watched for two seconds.
+// upgrade returns the upgrade command. By default, the new program is watched for two seconds.
 func (m *upgrading) upgrade(ctx context.Context, archive, sum string, more ...string) *exec.Cmd {
 	args := []string{
 		"upgrade", "--data-dir", m.Data, "--listen", m.Listen, "--edge-https", m.HTTPS, "--watch", "2s",
@@ -344,7 +346,7 @@ func (m *upgrading) upgrade(ctx context.Context, archive, sum string, more ...st
 	return exec.CommandContext(ctx, m.Binary, append(args, more...)...)
 }
 
-// cut takes the power: what served is killed, and the manager starts nothing.
+// cut simulates a power cut: it kills the program, and the manager starts nothing.
 func (m *upgrading) cut() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -352,7 +354,7 @@ func (m *upgrading) cut() {
 	m.Kill()
 }
 
-// boot starts what is installed, whether that works or not.
+// boot starts the installed program, even if it doesn't work.
 func (m *upgrading) boot(t *testing.T) {
 	t.Helper()
 	m.mu.Lock()
@@ -363,7 +365,7 @@ func (m *upgrading) boot(t *testing.T) {
 	}
 }
 
-// holds reports whether a process has a file open whose name begins so, with that many bytes.
+// holds reports whether a process has an open file of at least this size whose path begins with name.
 func holds(pid int, name string, bytes int64) bool {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	for _, f := range files {
@@ -376,7 +378,7 @@ func holds(pid int, name string, bytes int64) bool {
 	return false
 }
 
-// well checks that what is installed is what serves, and that the site answers.
+// well checks that the running program is the installed one, and that the site answers.
 func (m *upgrading) well(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if err := m.Ready(ctx); err != nil {
@@ -402,7 +404,7 @@ func (m *upgrading) well(ctx context.Context, t *testing.T) {
 	}
 }
 
-// writes makes sites, about ten a second, and remembers those that were acknowledged.
+// writes creates about ten sites per second and records those that were acknowledged.
 type writes struct {
 	m    *upgrading
 	stop context.CancelFunc
@@ -410,12 +412,12 @@ type writes struct {
 	ids  []string // read after done
 }
 
-// writes begins to write. Where it is strict, each must be acknowledged.
+// writes starts writing. With strict, each write must be acknowledged.
 func (m *upgrading) writes(ctx context.Context, t *testing.T, strict bool) *writes {
 	t.Helper()
 	ctx, stop := context.WithCancel(ctx)
 	w := &writes{m: m, stop: stop, done: make(chan struct{})}
-	asks := ctx // where nobody may ever answer, the end is not waited for
+	asks := ctx // without strict, a request may never get an answer, so it ends with ctx
 	if strict {
 		asks = context.WithoutCancel(ctx)
 	}
@@ -430,7 +432,7 @@ func (m *upgrading) writes(ctx context.Context, t *testing.T, strict bool) *writ
 			case <-pace.C:
 			}
 			var made struct{ Data struct{ ID string } }
-			// On a connection of its own: one that is kept may be closed just when a request is sent on it.
+			// A new connection each time, because a kept one may be closed just when a request is sent.
 			a, err := m.Do(asks, world.Request{
 				Method: "POST", Path: "/sites", Key: m.key, Header: http.Header{"Connection": {"close"}},
 				Body: map[string]string{"name": fmt.Sprint("Written ", n), "type": "static", "source": "upload"},
@@ -454,14 +456,14 @@ func (m *upgrading) writes(ctx context.Context, t *testing.T, strict bool) *writ
 	return w
 }
 
-// end ends the writing and returns how many were acknowledged.
+// end stops writing and returns the number of acknowledged writes.
 func (w *writes) end() int {
 	w.stop()
 	<-w.done
 	return len(w.ids)
 }
 
-// kept checks that each that was acknowledged is there.
+// kept checks that each acknowledged write still exists.
 func (w *writes) kept(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, id := range w.ids {
@@ -472,11 +474,11 @@ func (w *writes) kept(ctx context.Context, t *testing.T) {
 	t.Logf("%d acknowledged writes are there", len(w.ids))
 }
 
-// lines is what a process says, while it says it.
+// lines collects a process's output while it runs.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
-	when map[string]time.Time // by what was said at once
+	when map[string]time.Time // output → time at which it was written
 }
 
 func (l *lines) Write(b []byte) (int, error) {
@@ -489,7 +491,7 @@ func (l *lines) Write(b []byte) (int, error) {
 	return l.text.Write(b)
 }
 
-// at returns when something was said, or now.
+// at returns when a text was written, or the current time if it wasn't.
 func (l *lines) at(what string) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -501,7 +503,7 @@ func (l *lines) at(what string) time.Time {
 	return time.Now()
 }
 
-// speak runs a command, and returns what it said.
+// speak runs a command and returns its output.
 func speak(c *exec.Cmd) (*lines, error) {
 	said := &lines{}
 	c.Stdout, c.Stderr = said, said
@@ -514,7 +516,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// disk mounts one of that size.
+// disk mounts a file system of this size.
 func disk(t *testing.T, at, size string) {
 	t.Helper()
 	if err := os.MkdirAll(at, 0o700); err != nil {
@@ -530,7 +532,7 @@ func disk(t *testing.T, at, size string) {
 	})
 }
 
-// fill makes a file that leaves so many bytes of its disk.
+// fill creates a file that leaves this many bytes free on its disk.
 func fill(file string, leave int64) error {
 	var disk unix.Statfs_t
 	if err := unix.Statfs(filepath.Dir(file), &disk); err != nil {
@@ -543,7 +545,7 @@ func fill(file string, leave int64) error {
 	return errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, int64(disk.Bavail)*disk.Bsize-leave), f.Close())
 }
 
-// release writes an archive as releases have it, with a program and what is added to its end, and returns its path and SHA-256.
+// release writes a release archive with a program, to which end is appended, and returns its path and SHA-256.
 func release(t *testing.T, program []byte, end string) (archive, sum string) {
 	t.Helper()
 	archive = filepath.Join(t.TempDir(), fmt.Sprintf("slipway_9.9.9_linux_%s.tar.gz", runtime.GOARCH))

@@ -9,8 +9,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// Who goes back within the week has the program of before on the schema of the new one: nothing that was acknowledged by either is
-// lost, and no request fails. With SLIPWAY_E2E_BEFORE that is the program of an earlier release.
+// After upgrade --undo, the previous program runs on the newer schema. No write acknowledged by either program is lost,
+// and no request fails. With SLIPWAY_E2E_BEFORE, the previous program is an earlier release's.
 func TestUpgradeUndone(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), world.Patience(4*time.Minute))

@@ -26,7 +26,7 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// uploading is an installation with a site without a repository, and the folder that is linked to it.
+// uploading is an installation with a site for uploads, and a folder that is linked to the site.
 type uploading struct {
 	*world.World
 	key, dir, home, site, url string
@@ -57,7 +57,7 @@ func newUploading(t *testing.T) *uploading {
 	return u
 }
 
-// client is the command line in the folder, which reaches the server at an address.
+// client returns a slipway command that runs in the folder and uses the server at this address.
 func (u *uploading) client(t *testing.T, server string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), u.Binary, args...)
@@ -67,7 +67,7 @@ func (u *uploading) client(t *testing.T, server string, args ...string) *exec.Cm
 	return cmd
 }
 
-// run runs the command line to its end.
+// run runs a slipway command and returns its stderr.
 func (u *uploading) run(t *testing.T, server string, args ...string) string {
 	t.Helper()
 	cmd := u.client(t, server, args...)
@@ -77,7 +77,7 @@ func (u *uploading) run(t *testing.T, server string, args ...string) string {
 	return fmt.Sprint(cmd.Stderr)
 }
 
-// served is what visitors get at a path, by its SHA-256.
+// served returns the SHA-256 of what the site returns for a path.
 func (u *uploading) served(t *testing.T, path string) string {
 	t.Helper()
 	ctx, cancel := deadline()
@@ -102,7 +102,7 @@ func (u *uploading) served(t *testing.T, path string) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// noise writes a file of bytes that don't repeat, and returns its SHA-256.
+// noise writes a file of pseudorandom bytes and returns its SHA-256.
 func noise(t *testing.T, name string, size int64, seed byte) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -120,7 +120,7 @@ func noise(t *testing.T, name string, size int64, seed byte) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// line is the way from clients to the server, which breaks each connection after so many bytes from the client.
+// line forwards connections to the server, and cuts each after this many bytes from the client.
 type line struct {
 	net.Listener
 	to    string
@@ -169,7 +169,7 @@ func (l *line) carry(c net.Conn) {
 	}
 }
 
-// A file of 300 MiB arrives although no connection lives for more than a little over a MiB.
+// A file of 300 MiB is uploaded completely although every connection is cut after little more than a MiB.
 func TestUploadCutAtEveryMiB(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -183,7 +183,7 @@ func TestUploadCutAtEveryMiB(t *testing.T) {
 	if n := l.cuts.Load(); n < 290 {
 		t.Errorf("%d connections were cut, want one for each MiB", n)
 	}
-	// A connection has room for 64 KiB more than a MiB, and what is on its way when it is cut is lost.
+	// Each connection allows 64 KiB more than a MiB, and data in transit is lost when it is cut.
 	if n := l.sent.Load(); n > size*12/10 {
 		t.Errorf("%d MiB were sent for 300", n>>20)
 	}
@@ -192,8 +192,8 @@ func TestUploadCutAtEveryMiB(t *testing.T) {
 	}
 }
 
-// What was acknowledged survives kill -9 of the client and of the server; the client goes on when the server is back, and nothing is
-// live before everything is there.
+// Acknowledged parts of an upload survive SIGKILL of the client and of the server. The client continues when the server
+// is back, and nothing goes live before the upload is complete.
 func TestUploadSurvivesKills(t *testing.T) {
 	t.Parallel()
 	u := newUploading(t)
@@ -211,7 +211,7 @@ func TestUploadSurvivesKills(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := newLine(t, u.Listen, 1<<40)
-	// The client dies once parts of the large file are there.
+	// Kill the client after parts of the large file have arrived.
 	blobs := func() int {
 		n := 0
 		_ = filepath.WalkDir(filepath.Join(u.Data, "blobs"), func(string, os.DirEntry, error) error { n++; return nil })
@@ -225,7 +225,7 @@ func TestUploadSurvivesKills(t *testing.T) {
 	wait.Until(t, "parts of the upload are stored", func() bool { return blobs() >= before+4 })
 	_ = first.Process.Kill()
 	_ = first.Wait()
-	// The server dies while another client sends the rest, and comes back.
+	// Kill and restart the server while another client sends the rest.
 	second := u.client(t, l.Addr().String(), "deploy")
 	if err := second.Start(); err != nil {
 		t.Fatal(err)
@@ -251,7 +251,8 @@ func TestUploadSurvivesKills(t *testing.T) {
 	}
 }
 
-// Of 10,000 files one that has changed takes four requests and less than 1.5 s to be on its way; none, three.
+// With one changed file of 10,000, a deploy takes four requests and less than 1.5 s. Without changes it takes three
+// requests.
 func TestUploadOfUnchangedFiles(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -266,7 +267,7 @@ func TestUploadOfUnchangedFiles(t *testing.T) {
 		if err := os.WriteFile(name, fmt.Appendf(nil, "<p>page %d</p>", i), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		old := time.Now().Add(-time.Hour) // older than what a digest is remembered for
+		old := time.Now().Add(-time.Hour) // the client doesn't cache digests of very new files
 		if err := os.Chtimes(name, old, old); err != nil {
 			t.Fatal(err)
 		}
@@ -277,7 +278,7 @@ func TestUploadOfUnchangedFiles(t *testing.T) {
 	var requests atomic.Int64
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: u.Listen})
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet { // finding the site is not counted
+		if r.Method != http.MethodGet { // GET requests, which look up the site, don't count
 			requests.Add(1)
 		}
 		proxy.ServeHTTP(w, r)
@@ -290,11 +291,11 @@ func TestUploadOfUnchangedFiles(t *testing.T) {
 	t.Cleanup(func() { server.Close() })
 	addr := l.Addr().String()
 	u.run(t, addr, "link", "harbor")
-	u.run(t, addr, "deploy") // all new
+	u.run(t, addr, "deploy") // uploads all files
 	measure := func(what string, most int64, patience time.Duration) {
 		t.Helper()
 		best, n := time.Hour, int64(0)
-		for range 3 { // others use the machine, too
+		for range 3 { // three attempts, because other programs use the machine too
 			if what == "one changed" {
 				if err := os.WriteFile(filepath.Join(u.dir, "7/7.html"), fmt.Append(nil, time.Now()), 0o600); err != nil {
 					t.Fatal(err)
@@ -318,7 +319,7 @@ func TestUploadOfUnchangedFiles(t *testing.T) {
 	measure("one changed", 4, world.Patience(1500*time.Millisecond))
 }
 
-// settle waits until no deployment is under way.
+// settle waits until the site has no unfinished deployment.
 func (u *uploading) settle(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), world.Patience(time.Minute))

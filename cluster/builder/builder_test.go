@@ -24,7 +24,8 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// pods are processes of this machine in the place of pods. Each is served by the next of serve, the last one again.
+// pods runs local processes instead of pods. The functions in serve serve one pod each, the last one also all later
+// pods.
 type pods struct {
 	t     *testing.T
 	serve []func(p *fakePod, o order, c net.Conn)
@@ -33,7 +34,7 @@ type pods struct {
 	made []*fakePod
 }
 
-// fakePod is one of them.
+// fakePod is a local process that acts as a pod.
 type fakePod struct {
 	runtime.Program
 	spec runtime.Spec
@@ -85,7 +86,7 @@ func (p *fakePod) Done() <-chan struct{} { return p.done }
 func (p *fakePod) Exit() runtime.Exit    { <-p.done; return p.exit }
 func (p *fakePod) Stop(time.Duration)    { p.l.Close(); p.end(runtime.Exit{Code: 137, Reason: "stopped"}) }
 
-// real carries the build out by the code that runs in pods.
+// real runs the build with the code that runs in real pods.
 func real(t *testing.T) func(*fakePod, order, net.Conn) {
 	return func(p *fakePod, o order, c net.Conn) {
 		dir, err := os.MkdirTemp("", "inside-")
@@ -99,12 +100,12 @@ func real(t *testing.T) func(*fakePod, order, net.Conn) {
 				t.Error(err)
 			}
 		}
-		// Its error is that of a control plane that has gone.
+		// The error is ignored: the control plane may have closed the connection.
 		_ = answer(place{dir: filepath.Join(dir, "own"), work: filepath.Join(dir, "work"), roots: filepath.Join(dir, rootsFile)}, o.Job, c)
 	}
 }
 
-// said is a Report that remembers.
+// said records what a build reports.
 type said struct {
 	mu  sync.Mutex
 	all []string
@@ -149,7 +150,8 @@ func run(t *testing.T, x build.Task, serve ...func(*fakePod, order, net.Conn)) (
 	return left, r.String(), p, err
 }
 
-// A build goes to a pod and comes back whole; its secrets are in the Secret alone, and not in the log.
+// A build runs in a pod, and its complete output is returned. Its secrets are only in the Kubernetes Secret, and not in
+// the log.
 func TestBuild(t *testing.T) {
 	t.Parallel()
 	x := task(t, "mkdir -p dist/sub && cp in.txt dist/index.html && ln -s index.html dist/link && cp in.txt dist/sub/run && chmod 755 dist/sub/run",
@@ -177,7 +179,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// A build trusts the operator's own roots, as one on this machine does.
+// A build in a pod trusts the operator's root certificates, like a build on the local machine.
 func TestOperatorsRoots(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "roots")
@@ -194,7 +196,7 @@ func TestOperatorsRoots(t *testing.T) {
 	}
 }
 
-// What a build keeps, the next one has, in another pod. What a failed one keeps is the stores of packages alone.
+// The next build, in another pod, gets the caches of this one. A failed build stores only the package stores.
 func TestCaches(t *testing.T) {
 	t.Parallel()
 	x := task(t, "mkdir -p .cache dist ~/.store; echo 1 >> .cache/n; echo 1 >> ~/.store/n; cp .cache/n dist/cache; cp ~/.store/n dist/store; exit $CODE")
@@ -219,7 +221,7 @@ func TestCaches(t *testing.T) {
 	}
 }
 
-// A build that fails does so in the words of one machine.
+// Builds that fail in a pod report the same errors as on a single machine.
 func TestFails(t *testing.T) {
 	t.Parallel()
 	_, log, _, err := run(t, task(t, "echo 'sh: 1: vite: not found' >&2; exit 127"), real(t))
@@ -238,7 +240,7 @@ func TestFails(t *testing.T) {
 	}
 }
 
-// A canceled build ends, and so does its pod.
+// Canceling a build ends it and its pod.
 func TestCanceled(t *testing.T) {
 	t.Parallel()
 	why := errors.New("enough")
@@ -263,7 +265,7 @@ func (r *canceling) Line(_, message, _ string) {
 	}
 }
 
-// A pod that the cluster loses is followed by another, a few times; one that ends by what the build did is not.
+// A build whose pod is lost starts again in another pod, up to a limit. A build that ends its own pod doesn't.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	ends := func(e runtime.Exit) func(*fakePod, order, net.Conn) {
@@ -298,11 +300,11 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// What a pod says is a stranger's.
+// Invalid or malicious messages of a pod fail the build and write nothing outside the output folder.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	receive := func(c net.Conn) {
-		for ends := 0; ends < 2; { // of the source, of the cache
+		for ends := 0; ends < 2; { // of the source and of the cache
 			kind, _, err := readFrame(c)
 			if err != nil {
 				return

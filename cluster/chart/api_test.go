@@ -16,7 +16,7 @@ import (
 	"slipway/cluster/kubetest"
 )
 
-// startServer starts an API server once scripts/cluster has built it. It returns a file that says where it is, too.
+// startServer starts the API server that scripts/cluster built. It returns a client and the path of a kubeconfig file.
 func startServer(t *testing.T) (kubernetes.Interface, string) {
 	t.Helper()
 	bin := kubetest.Binaries()
@@ -40,8 +40,8 @@ func startServer(t *testing.T) (kubernetes.Interface, string) {
 	return client, s.Kubeconfig()
 }
 
-// An API server takes all objects of the chart, also as an upgrade of each other. The key stays the same through upgrades, and
-// through an uninstallation. Workers have rights in the namespace of programs alone.
+// An API server accepts all objects of the chart, for an installation and for upgrades between variants. The key
+// survives upgrades and an uninstallation. Workers have rights only in the namespace of programs.
 func TestServer(t *testing.T) {
 	client, config := startServer(t)
 	helm := func(args ...string) {
@@ -72,7 +72,7 @@ func TestServer(t *testing.T) {
 	first := key()
 	for _, name := range []string{"other", "cluster address", "default"} {
 		text := variants[name]
-		if name == "other" { // the namespace of programs and the key's Secret stay those of the installation
+		if name == "other" { // upgrades keep the namespace of programs and the key's Secret
 			text = strings.NewReplacer("namespace: programs, ", "", "secretsKey: {existingSecret: mine}", "").Replace(text)
 		}
 		helm("upgrade", "slipway", "slipway", "--values="+main, "--values="+values(text), "--wait=hookOnly")

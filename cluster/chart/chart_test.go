@@ -1,4 +1,4 @@
-// Package chart tests the chart that Slipway is installed with on Kubernetes.
+// Package chart tests the Helm chart that installs Slipway on Kubernetes.
 package chart
 
 import (
@@ -37,7 +37,7 @@ import (
 	"slipway/cluster/kube"
 )
 
-// needed are the values that have no default.
+// needed sets the values that have no default.
 const needed = `
 baseURL: https://slipway.example.com
 siteDomain: sites.example.net
@@ -46,7 +46,7 @@ database: {existingSecret: slipway-database}
 objectStore: {url: "s3://files?endpoint=https://s3.example.com", existingSecret: slipway-store}
 `
 
-// variants are values with which every template is rendered in each of its ways.
+// variants holds values that together render every branch of the templates.
 var variants = map[string]string{
 	"default": "",
 	"other": `
@@ -68,8 +68,8 @@ programs: {namespace: programs, firstUID: 1000200000, storage: {class: fast, acc
 	"cluster address": "images: {prepull: false}\nedge: {service: {type: ClusterIP}}",
 }
 
-// render renders the chart with values that are laid over each other, and reads its objects strictly: a field that the
-// API doesn't have is an error.
+// render renders the chart with merged values, and parses its objects strictly: a field that the API doesn't know is an
+// error.
 func render(values ...string) ([]runtime.Object, error) {
 	c, err := loader.LoadDir("slipway")
 	if err != nil {
@@ -132,7 +132,7 @@ func of[T any](objects []runtime.Object) map[string]*T {
 	return all
 }
 
-// pods returns the templates of pods, by the name of what makes them.
+// pods returns the pod templates by the name of their Deployment or other owner.
 func pods(objects []runtime.Object) map[string]*core.PodTemplateSpec {
 	all := map[string]*core.PodTemplateSpec{}
 	for name, d := range of[apps.Deployment](objects) {
@@ -144,8 +144,8 @@ func pods(objects []runtime.Object) map[string]*core.PodTemplateSpec {
 	return all
 }
 
-// Objects have no unknown field; pods pass the Pod Security Standard "restricted", only workers have a token, selectors
-// select, and each mount has its volume.
+// All fields of the objects are known. Pods meet the Pod Security Standard "restricted", only workers have a token,
+// selectors match pods, and each mount has a volume.
 func TestObjects(t *testing.T) {
 	evaluator, err := checks.NewEvaluator(checks.DefaultChecks(), nil)
 	if err != nil {
@@ -223,10 +223,10 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// arguments returns those of the one container.
+// arguments returns the container's arguments.
 func arguments(p *core.PodTemplateSpec) []string { return p.Spec.Containers[0].Args }
 
-// An upgrade that keeps the values of a chart without programs.firstUID (--reuse-values) leaves user ids as they are.
+// An upgrade with --reuse-values from a chart without programs.firstUID doesn't change user IDs.
 func TestReusedValues(t *testing.T) {
 	for _, a := range arguments(pods(must(t, "programs: {firstUID: null}"))["slipway-worker"]) {
 		if strings.HasPrefix(a, "--kubernetes-first-uid") {
@@ -235,7 +235,7 @@ func TestReusedValues(t *testing.T) {
 	}
 }
 
-// Settings and secrets reach edges and workers; secrets never by the pod's description.
+// Settings and secrets reach edges and workers. Secrets aren't part of the pod's specification.
 func TestSettings(t *testing.T) {
 	made := pods(must(t, variants["other"]))
 	for of, want := range map[string][]string{
@@ -288,7 +288,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// A pod may take as long to end as its drain does.
+// A pod's grace period is longer than its drain takes.
 func TestGrace(t *testing.T) {
 	for values, least := range map[string]int64{"": 15 + 20 + 10, "edge: {drainDelay: 100s}": 100 + 20 + 10} {
 		if got := *pods(must(t, values))["slipway-edge"].Spec.TerminationGracePeriodSeconds; got <= least {
@@ -301,7 +301,7 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// What is kept on uninstall is data: the key and the namespace that volumes are in.
+// Uninstalling keeps only data: the key, and the namespace with the volumes.
 func TestKept(t *testing.T) {
 	var kept []string
 	for _, o := range must(t) {
@@ -323,7 +323,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// Values that are wrong, unknown or missing are refused.
+// Wrong, unknown and missing values are rejected.
 func TestSchema(t *testing.T) {
 	for values, want := range map[string]string{
 		"edges: {}":                                          "edges",
@@ -352,7 +352,8 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// The chart's policies are those that the engine's tests prove, and one that closes what they don't name.
+// The chart's network policies are those that the engine's tests check, and a default policy that denies everything
+// else.
 func TestPolicies(t *testing.T) {
 	workers := networking.NetworkPolicyPeer{
 		NamespaceSelector: &meta.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "hosting"}},
@@ -381,9 +382,9 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// Workers may do what the engine does, and nothing else. The calls are read in its source.
+// The role of workers allows exactly the API calls that the engine's source contains.
 func TestRole(t *testing.T) {
-	calls := map[string]bool{"pods list": true, "pods watch": true} // the informer's
+	calls := map[string]bool{"pods list": true, "pods watch": true} // of the informer
 	resources := map[string]string{
 		"Pods": "pods", "Secrets": "secrets", "PersistentVolumeClaims": "persistentvolumeclaims", "Jobs": "jobs", "ConfigMaps": "configmaps", "Deployments": "deployments",
 		"Services": "services", "NetworkPolicies": "networkpolicies", "Leases": "leases", "Nodes": "nodes", "Namespaces": "namespaces", "StorageClasses": "storageclasses", "ServiceAccounts": "serviceaccounts",
@@ -405,7 +406,7 @@ func TestRole(t *testing.T) {
 			}
 			return ""
 		}
-		kept := map[string]string{} // what variables hold
+		kept := map[string]string{} // variable → resource
 		ast.Inspect(file, func(n ast.Node) bool {
 			if a, ok := n.(*ast.AssignStmt); ok && len(a.Lhs) == len(a.Rhs) {
 				for i, e := range a.Rhs {

@@ -13,10 +13,10 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The chart installs Slipway on a cluster as docs/kubernetes.md says. An operator makes a user in an edge, who makes
-// sites from Git over the API: one of files, and a program that is built in a pod and stores something. Both answer at each edge. An upgrade of all edges and
-// workers, the way back, and the upgrade once more fail no request. Uninstalling leaves data and nothing else. Where that is lost, too, all
-// of it comes back from the backup of the installation.
+// The chart installs Slipway on a cluster as docs/kubernetes.md describes. An operator creates a user in an edge, who
+// creates two sites from Git over the API: static files, and a program that is built in a pod and stores data. Each
+// edge serves both. Upgrading all edges and workers, going back and upgrading again fails no request. Uninstalling
+// leaves only data, and if that is lost too, a backup of the installation restores everything.
 func TestInstall(t *testing.T) {
 	i := prepare(t)
 	before := i.must(i.objects())
@@ -36,7 +36,7 @@ func TestInstall(t *testing.T) {
 	i.site("shop", map[string]string{
 		"package.json": `{"name": "shop", "private": true, "scripts": {"build": "node build.js", "start": "node server.js"}}`,
 		"slipway.toml": "[run]\nstorage = [\"data\"]\nstorageMiB = 16\n",
-		// What carries builds out is in their image alone.
+		// /slipway/build exists only in the build image.
 		"build.js": `const fs = require('fs'); fs.mkdirSync('made'); fs.writeFileSync('made/text', fs.existsSync('/slipway/build') ? 'built in a pod' : 'built elsewhere')`,
 		"server.js": `const fs = require('fs')
 fs.appendFileSync('data/starts', '.')

@@ -39,29 +39,29 @@ import (
 	"slipway/internal/platform/blob/s3test"
 )
 
-// The namespaces of the release and of programs.
+// The namespaces of the release and of its programs.
 const (
 	hosting  = "hosting"
 	programs = "slipway-programs"
 )
 
-// installed is an installation by the chart on the cluster that scripts/cluster started.
+// installed is an installation of the chart on the cluster that scripts/cluster started.
 type installed struct {
 	t      *testing.T
 	config *rest.Config
 	client kubernetes.Interface
-	built  string // folder of programs
-	values string // file
-	git    string // folder of repositories
-	key    string // of the API
-	bucket string // address of that for its files
-	place  string // for backups of the installation
+	built  string // folder with the built programs
+	values string // file with the chart's values
+	git    string // folder with the repositories
+	key    string // API key
+	bucket string // URL of the bucket for files
+	place  string // location of the installation's backups
 
-	database  func(name string) (url string) // of the server beside the cluster
-	newBucket func() *url.URL                // of the object store beside it; pods have its keys in their environment
+	database  func(name string) (url string) // creates a database on the server beside the cluster
+	newBucket func() *url.URL                // creates a bucket in that object store; the pods have its keys in their environment
 }
 
-// until waits for something to be true, for as long as a machine with much else to do may take.
+// until calls try until it succeeds, and fails the test after three minutes.
 func (i *installed) until(what string, try func() error) {
 	i.t.Helper()
 	const patience = 3 * time.Minute
@@ -76,7 +76,7 @@ func (i *installed) until(what string, try func() error) {
 	}
 }
 
-// must is what objects and others return, where an error ends the test.
+// must returns the list of objects and similar functions, or ends the test on an error.
 func (i *installed) must(all []string, err error) []string {
 	i.t.Helper()
 	if err != nil {
@@ -85,8 +85,8 @@ func (i *installed) must(all []string, err error) []string {
 	return all
 }
 
-// prepare makes what an operator has before installing: PostgreSQL, an object store and a Git host beside the cluster, the
-// release's namespace with two Secrets, a storage class, and a file of values.
+// prepare sets up what an operator has before the installation: PostgreSQL, an object store and a Git host beside the
+// cluster, the release's namespace with two Secrets, a storage class, and a values file.
 func prepare(t *testing.T) *installed {
 	address := os.Getenv("SLIPWAY_CLUSTER_ADDRESS")
 	i := &installed{
@@ -94,7 +94,7 @@ func prepare(t *testing.T) *installed {
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
 	if err == nil {
-		config.QPS = -1 // visitors ask which edges are ready
+		config.QPS = -1 // no rate limit: load lists ready edges all the time
 		i.config = config
 		i.client, err = kubernetes.NewForConfig(config)
 	}
@@ -175,7 +175,7 @@ programs: {network: {enforced: true}}
 	return i
 }
 
-// pass passes connections to an address of the node on to what listens elsewhere.
+// pass listens on a host and forwards connections to another address.
 func pass(t *testing.T, host, network, to string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", host+":0")
@@ -207,7 +207,7 @@ func pass(t *testing.T, host, network, to string) string {
 	return l.Addr().String()
 }
 
-// provision makes a storage class, the cluster's own, and a volume for each claim of it.
+// provision creates the cluster's default storage class, and a volume for each claim.
 func (i *installed) provision() {
 	const class = "local"
 	mode := storage.VolumeBindingImmediate
@@ -218,7 +218,7 @@ func (i *installed) provision() {
 		i.t.Fatal(err)
 	}
 	dir := i.t.TempDir()
-	for at := dir; at != "/tmp" && at != "/"; at = filepath.Dir(at) { // pods read it
+	for at := dir; at != "/tmp" && at != "/"; at = filepath.Dir(at) { // pods must be able to read it
 		if err := os.Chmod(at, 0o755); err != nil {
 			i.t.Fatal(err)
 		}
@@ -234,7 +234,7 @@ func (i *installed) provision() {
 				if os.MkdirAll(filepath.Join(dir, name), 0o755) != nil {
 					continue
 				}
-				// It is there already, the second time.
+				// Fails if the volume already exists.
 				_, _ = i.client.CoreV1().PersistentVolumes().Create(ctx, &core.PersistentVolume{
 					ObjectMeta: meta.ObjectMeta{Name: name},
 					Spec: core.PersistentVolumeSpec{
@@ -252,7 +252,7 @@ func (i *installed) provision() {
 	}()
 }
 
-// gitHost serves the repositories at an address of the node and returns HOST:PORT.
+// gitHost serves the repositories on a host and returns HOST:PORT.
 func (i *installed) gitHost(address string) string {
 	l, err := net.Listen("tcp", address+":0")
 	if err != nil {
@@ -271,7 +271,7 @@ func (i *installed) gitHost(address string) string {
 	return l.Addr().String()
 }
 
-// commit makes a repository with some files.
+// commit creates a repository with these files.
 func (i *installed) commit(name string, files map[string]string) {
 	i.t.Helper()
 	work := i.folder(files)
@@ -280,7 +280,7 @@ func (i *installed) commit(name string, files map[string]string) {
 git -c user.name=Test -c user.email=test@example.test -c commit.gpgsign=false commit --quiet --message=first; git push --quiet "$1" main`, "sh", bare, work)
 }
 
-// folder makes one with some files.
+// folder creates a folder with these files.
 func (i *installed) folder(files map[string]string) string {
 	i.t.Helper()
 	dir := i.t.TempDir()
@@ -292,7 +292,7 @@ func (i *installed) folder(files map[string]string) string {
 	return dir
 }
 
-// run runs a program and returns what it prints.
+// run runs a command and returns its output.
 func (i *installed) run(env []string, name string, args ...string) string {
 	i.t.Helper()
 	c := exec.CommandContext(i.t.Context(), name, args...)
@@ -311,7 +311,7 @@ func (i *installed) helm(args ...string) {
 	i.t.Logf("helm %s took %v", args[0], time.Since(begun).Round(time.Second))
 }
 
-// pods returns those of the release that labels select, without such as are ending.
+// pods returns the release's pods that match a label selector.
 func (i *installed) pods(selector string) (all []core.Pod) {
 	list, err := i.client.CoreV1().Pods(hosting).List(context.WithoutCancel(i.t.Context()), meta.ListOptions{LabelSelector: selector})
 	if err != nil {
@@ -321,7 +321,7 @@ func (i *installed) pods(selector string) (all []core.Pod) {
 	return list.Items
 }
 
-// ready asks a pod for what its probe asks.
+// ready sends the request of a pod's readiness probe.
 func ready(ctx context.Context, p core.Pod) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Status.PodIP+":8080/readyz", nil)
 	if err != nil {
@@ -338,7 +338,7 @@ func ready(ctx context.Context, p core.Pod) error {
 	return nil
 }
 
-// logs returns what a pod has printed.
+// logs returns a pod's log, or its last lines.
 func (i *installed) logs(namespace, pod string, lines int64) string {
 	o := &core.PodLogOptions{}
 	if lines > 0 {
@@ -351,8 +351,8 @@ func (i *installed) logs(namespace, pod string, lines int64) string {
 	return string(text)
 }
 
-// logsOfStart looks at what pods print while they start: one setup link, whichever edge prints it, and no warning that builds are
-// refused, since pods carry them out.
+// logsOfStart checks the pods' logs after the start: all edges together print one setup link, and no pod warns that
+// builds are refused, because builds run in pods.
 func (i *installed) logsOfStart() {
 	i.t.Helper()
 	links := map[string]bool{}
@@ -370,7 +370,7 @@ func (i *installed) logsOfStart() {
 	}
 }
 
-// tell logs how the pods are, for whoever reads of a failure.
+// tell logs the state of the pods to help with failures.
 func (i *installed) tell() {
 	for _, namespace := range []string{hosting, programs} {
 		pods, err := i.client.CoreV1().Pods(namespace).List(context.Background(), meta.ListOptions{})
@@ -388,7 +388,7 @@ func (i *installed) tell() {
 	}
 }
 
-// edges returns the addresses of edges that are ready, as a load balancer knows them.
+// edges returns the addresses of ready edges, like a load balancer.
 func (i *installed) edges() (all []string) {
 	for _, p := range i.pods("app.kubernetes.io/component=edge") {
 		for _, c := range p.Status.Conditions {
@@ -406,7 +406,7 @@ func (i *installed) inEdge(stdin string, argv ...string) string {
 	return i.in("edge", stdin, argv...)
 }
 
-// in runs a command in a pod of the release, as kubectl exec does.
+// in runs a command in a pod of the release, like kubectl exec.
 func (i *installed) in(component, stdin string, argv ...string) string {
 	i.t.Helper()
 	var pod string
@@ -428,13 +428,13 @@ func (i *installed) in(component, stdin string, argv ...string) string {
 	return out.String()
 }
 
-// atEdge makes requests to hosts of the installation at one edge.
+// atEdge returns a client that sends all requests to one edge.
 func atEdge(edge string) *http.Client {
 	return &http.Client{
 		Timeout: time.Minute,
 		Transport: &http.Transport{
 			DisableKeepAlives: true,
-			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // its authority is the installation's own
+			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // certificates are from the installation's own authority
 			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 				return (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(edge, "443"))
 			},
@@ -442,7 +442,7 @@ func atEdge(edge string) *http.Client {
 	}
 }
 
-// ask makes a request to an edge; an answer that is no success is an error.
+// ask sends a request to an edge. A status other than 2xx is an error.
 func ask(edge string, req *http.Request) (string, error) {
 	resp, err := atEdge(edge).Do(req)
 	if err != nil {
@@ -456,7 +456,7 @@ func ask(edge string, req *http.Request) (string, error) {
 	return string(text), err
 }
 
-// page asks an edge for the first page of a site.
+// page requests a site's home page from an edge.
 func page(ctx context.Context, edge, host string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+"/", nil)
 	if err != nil {
@@ -465,7 +465,7 @@ func page(ctx context.Context, edge, host string) (string, error) {
 	return ask(edge, req)
 }
 
-// api makes a request to the public API, at an edge.
+// api sends a request to the REST API at an edge.
 func (i *installed) api(method, path, body string) string {
 	i.t.Helper()
 	req, err := http.NewRequestWithContext(i.t.Context(), method, "https://slipway.example/api/v1"+path, strings.NewReader(body))
@@ -481,14 +481,14 @@ func (i *installed) api(method, path, body string) string {
 	return text
 }
 
-// site makes one of a repository with some files, which is deployed then.
+// site creates a repository with these files and a site from it, which is then deployed.
 func (i *installed) site(name string, files map[string]string) {
 	i.t.Helper()
 	i.commit("acme/"+name, files)
 	i.api(http.MethodPost, "/sites", fmt.Sprintf(`{"name": %q, "type": "static", "repository": "git.test/acme/%[1]s"}`, name))
 }
 
-// answer asks each of two edges for each site.
+// answer checks each site at both edges.
 func (i *installed) answer(sites map[string]string) error {
 	edges := i.edges()
 	if len(edges) != 2 {
@@ -504,8 +504,8 @@ func (i *installed) answer(sites map[string]string) error {
 	return nil
 }
 
-// load has visitors ask edges that are ready while something happens, two for each site, and counts what they get. What fails fails
-// the test.
+// load sends requests for the sites to ready edges, with two clients per site, while during runs, and counts the
+// responses. A failed request fails the test.
 func (i *installed) load(sites map[string]string, during func()) (good, failed int64) {
 	loading, stop := context.WithCancel(i.t.Context())
 	defer stop()
@@ -540,7 +540,7 @@ func (i *installed) load(sites map[string]string, during func()) (good, failed i
 	return right.Load(), wrong.Load()
 }
 
-// objects lists everything in the two namespaces, and what of the chart belongs to none. Events are news, not things.
+// objects lists all objects in the two namespaces, and the chart's objects without a namespace, except Events.
 func (i *installed) objects() (all []string, err error) {
 	kinds, err := i.client.Discovery().ServerPreferredResources()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"slipway/internal/platform/blob/s3test"
 )
 
-// lose ends what uninstalling leaves of an installation, but its key: the namespace of programs, and with it all volumes.
+// lose deletes what an uninstallation leaves except the key: the namespace of programs with all volumes.
 func (i *installed) lose() {
 	i.t.Helper()
 	namespaces := i.client.CoreV1().Namespaces()
@@ -32,8 +32,8 @@ func (i *installed) lose() {
 	})
 }
 
-// comesBack restores a backup of the installation, without what sites stored in volumes, to another database and another bucket, and makes
-// the values and the Secret of the chart name them. This is done beside the cluster, with the program alone.
+// comesBack restores a backup of the installation, without the volumes' content, into another database and bucket, and
+// updates the chart's values and Secret. It runs the program beside the cluster.
 func (i *installed) comesBack(backup string) {
 	i.t.Helper()
 	secrets := i.client.CoreV1().Secrets(hosting)

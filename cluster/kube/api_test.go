@@ -37,10 +37,10 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// These tests have an API server and etcd, without a node: they play the scheduler, kubelet and what is in pods. Both are there
-// once scripts/cluster has built them.
+// These tests use a real API server and etcd, built by scripts/cluster, without nodes: the test acts as the scheduler,
+// the kubelet and the pods' processes.
 
-// server is the API server of all tests.
+// server is the API server that all tests share.
 var server struct {
 	once sync.Once
 	*kubetest.Server
@@ -58,19 +58,19 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// faults are between an engine and the API server.
+// faults causes faults between an engine and the API server.
 type faults struct {
 	to http.RoundTripper
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the following fields
 	away    bool
-	cut     bool  // watches end after a second
-	expired int   // so many watches are answered with 410
-	refuse  []int // the next writes are answered with these
+	cut     bool  // end each watch after a second
+	expired int   // number of watches to answer with 410
+	refuse  []int // statuses of the next writes
 	watches map[*watched]bool
 
 	all                     atomic.Int64
-	lists, watched, creates atomic.Int64 // of pods
+	lists, watched, creates atomic.Int64 // requests for pods
 }
 
 type watched struct {
@@ -79,7 +79,7 @@ type watched struct {
 	cut atomic.Bool
 }
 
-// end ends a watch as a server does: without an error.
+// end closes a watch without an error, as a server does.
 func (w *watched) end() {
 	w.cut.Store(true)
 	w.ReadCloser.Close()
@@ -156,7 +156,7 @@ func (f *faults) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// set changes the faults; watches that are open end.
+// set changes the faults and ends all open watches.
 func (f *faults) set(change func()) {
 	f.mu.Lock()
 	change()
@@ -170,7 +170,7 @@ func (f *faults) set(change func()) {
 	}
 }
 
-// apiWorld is a namespace of the API server in which the test plays the nodes.
+// apiWorld is a namespace of the API server in which the test acts as the nodes.
 type apiWorld struct {
 	t         testing.TB
 	client    kubernetes.Interface // without faults
@@ -178,14 +178,14 @@ type apiWorld struct {
 	bundles   *bundle.Bundles
 	one       bundle.ID
 	port      int
-	every     time.Duration // how often the nodes look; 0: 20 ms
+	every     time.Duration // interval at which the nodes check; 0 means 20 ms
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the following fields
 	fate     func(p *core.Pod) *core.PodStatus
-	stubborn bool               // pods that are deleted don't end
-	gone     map[string]bool    // pods whose node is
-	deaf     int                // so many pods are placed on a node that does not begin with them
-	epochs   map[string][]int64 // by pod
+	stubborn bool               // deleted pods don't end
+	gone     map[string]bool    // pods whose node is gone
+	deaf     int                // number of pods to place on a node that doesn't start them
+	epochs   map[string][]int64 // pod → epochs that it received
 }
 
 var worlds atomic.Int64
@@ -245,7 +245,8 @@ func newAPI(t testing.TB) *apiWorld {
 	return w
 }
 
-// engine returns an engine and what is between it and the API server. end is the end of its process.
+// engine returns an engine, the faults between it and the API server, and a function that ends it like the end of its
+// process.
 func (w *apiWorld) engine(name string) (e *Engine, f *faults, end context.CancelFunc) {
 	w.t.Helper()
 	f = &faults{watches: map[*watched]bool{}}
@@ -282,10 +283,10 @@ func (w *apiWorld) spec(name string) (runtime.Spec, func() string) {
 	}, func() string { mu.Lock(); defer mu.Unlock(); return strings.Join(said, "\n") }
 }
 
-// nodes plays the scheduler, kubelet and what is in pods.
+// nodes acts as the scheduler, the kubelet and the pods' processes.
 func (w *apiWorld) nodes(ctx context.Context, network int64) {
 	pods := w.client.CoreV1().Pods(w.namespace)
-	entries := map[string]net.Listener{} // by pod
+	entries := map[string]net.Listener{} // pod → listener
 	deaf := map[string]bool{}
 	next := 0
 	defer func() {
@@ -348,7 +349,7 @@ func (w *apiWorld) nodes(ctx context.Context, network int64) {
 	}
 }
 
-// entry answers as the entry point of a pod does: everything is fine, and a program that is stopped ends.
+// entry responds like a pod's entry point: it accepts everything, and ends the program on a stop.
 func (w *apiWorld) entry(ctx context.Context, l net.Listener, name string) {
 	for {
 		c, err := l.Accept()
@@ -400,7 +401,8 @@ func (w *apiWorld) objects() (n int) {
 	return len(pods.Items) + len(secrets.Items)
 }
 
-// While the API server is away a start waits and says so, and what runs answers. Both go on when it is back.
+// While the API server is down, a start waits and reports that, and running programs respond. Both continue when it is
+// back.
 func TestAPIServerAway(t *testing.T) {
 	t.Parallel()
 	w := newAPI(t)
@@ -441,8 +443,8 @@ func TestAPIServerAway(t *testing.T) {
 	}
 }
 
-// An API server that cuts each watch after a second, forgets where it was, has too much to do and meets conflicts is lived
-// with: programs start and end, and pods are not listed again and again.
+// The engine works with an API server that ends each watch after a second, forgets resource versions, is overloaded and
+// reports conflicts. Programs start and end, and pods aren't listed repeatedly.
 func TestAPIServerFaults(t *testing.T) {
 	t.Parallel()
 	w := newAPI(t)
@@ -452,7 +454,7 @@ func TestAPIServerFaults(t *testing.T) {
 	for i := range 5 {
 		f.set(func() { f.refuse = []int{429, 500, 503, 409}[:i%5] })
 		s, _ := w.spec("run" + strconv.Itoa(i))
-		if i == 4 { // with updates that others may be ahead of
+		if i == 4 { // with updates that can conflict
 			s.Storage = []runtime.Storage{{Path: "data"}}
 			f.set(func() { f.refuse = []int{503, 429} })
 		}
@@ -466,14 +468,15 @@ func TestAPIServerFaults(t *testing.T) {
 		}
 	}
 	until(t, "eight watches were cut", func() bool { return f.watched.Load() > 9 })
-	// One for the 410, and that of the program with storage that looks for others.
+	// One list for the 410, and the lists of the program with storage, which looks for other pods.
 	if n := f.lists.Load() - before; n > 5 {
 		t.Errorf("pods were listed %d times", n)
 	}
 	until(t, "nothing is left", func() bool { return w.objects() == 0 })
 }
 
-// A quota that is reached and a cluster without room are told as such, an image that is not there by its name, and nothing is left.
+// Errors report an exhausted quota, a cluster without room, and the name of an image that doesn't exist. Failed starts
+// leave no objects.
 func TestAPIServerRefuses(t *testing.T) {
 	t.Parallel()
 	w := newAPI(t)
@@ -533,8 +536,8 @@ func TestAPIServerRefuses(t *testing.T) {
 	}
 }
 
-// What a process leaves that dies is removed by the next of its name, and by others of the installation once it has said nothing for
-// long; not what belongs to one that is there.
+// The objects of a process that has died are removed by the next process with its name, or by other processes of the
+// installation after a long silence. Objects of a running process stay.
 func TestAPIServerOrphans(t *testing.T) {
 	t.Parallel()
 	w := newAPI(t)
@@ -558,7 +561,7 @@ func TestAPIServerOrphans(t *testing.T) {
 	if n := w.objects(); n != 4 {
 		t.Fatalf("%d objects after it was looked at once", n)
 	}
-	for name, h := range ps.heard { // as if that had been long ago
+	for name, h := range ps.heard { // as if it had been long ago
 		ps.heard[name] = heard{h.version, h.at.Add(-2 * silence)}
 	}
 	if err := lives.renew(t.Context()); err != nil {
@@ -577,7 +580,7 @@ func TestAPIServerOrphans(t *testing.T) {
 	if err != nil || len(leases.Items) != 2 {
 		t.Errorf("%d leases, %v", len(leases.Items), err)
 	}
-	// What it could not remove itself it removes later.
+	// An engine later removes objects that it couldn't remove itself.
 	lives.forget(p.(*program).name)
 	own := newPeers()
 	until(t, "it knows nothing of its pod", func() bool { lives.sweep(own); return w.objects() == 0 })
@@ -594,7 +597,7 @@ func TestAPIServerOrphans(t *testing.T) {
 	until(t, "the next of its name removes what it left", func() bool { return w.objects() == 0 })
 }
 
-// Of two nodes that start a site's program in the same instant one does.
+// If two nodes start a site's program at the same moment, only one succeeds.
 func TestAPIServerTwoStarts(t *testing.T) {
 	t.Parallel()
 	w := newAPI(t)
@@ -613,7 +616,7 @@ func TestAPIServerTwoStarts(t *testing.T) {
 		}
 		for range 2 {
 			switch r := <-results; {
-			case r.err == nil: // it may have begun first, and been ended by the other
+			case r.err == nil: // it may have started first, and then been ended by the other node
 				defer r.p.Stop(0)
 			case !errors.Is(r.err, errTaken):
 				t.Error(r.err)
@@ -626,7 +629,8 @@ func TestAPIServerTwoStarts(t *testing.T) {
 	}
 }
 
-// A program with storage does not start while a pod of another node's may still write: one that doesn't end is waited for.
+// A program with storage doesn't start while another node's pod may still write: the start waits until that pod has
+// ended.
 func TestAPIServerWaitsForWriter(t *testing.T) {
 	t.Parallel()
 	w := newAPI(t)

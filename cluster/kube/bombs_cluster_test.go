@@ -15,8 +15,8 @@ import (
 
 const hello = "require('http').createServer((q, r) => r.end('hello')).listen(process.env.PORT, process.env.HOST)"
 
-// Programs that take all memory, all processes and all of the disk end, or get no more, and are told as such; one beside them on
-// the same node goes on.
+// Programs that use up memory, processes or disk end or get no more, with a clear reason. Another program on the same
+// node continues.
 func TestBombs(t *testing.T) {
 	c := newCluster(t, client(t), "bombs", true)
 	s, _ := c.spec("beside", hello)
@@ -55,7 +55,8 @@ setTimeout(() => process.exit(3), 100)`, "exit code 3", "stdout bounded"},
 	}
 }
 
-// BenchmarkWake starts a hello of Node.js and waits for its first answer, again and again: go run ./scripts/cluster -bench Wake.
+// BenchmarkWake starts a minimal Node.js program repeatedly and waits for its first response: go run ./scripts/cluster
+// -bench Wake.
 func BenchmarkWake(b *testing.B) {
 	c := newCluster(b, client(b), fmt.Sprint("wakes-", b.N), true)
 	s, _ := c.spec("wake", hello)

@@ -30,10 +30,10 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// publicAddress is an address that is no private one, which the node has for the time of a test.
+// publicAddress is a public address that the node has during a test.
 const publicAddress = "203.0.113.10"
 
-// registry answers as an npm registry with one package, at a public address.
+// registry starts an npm registry with one package, at a public address.
 func registry(t *testing.T) (url string) {
 	t.Helper()
 	if out, err := exec.Command("ip", "addr", "replace", publicAddress+"/32", "dev", "lo").CombinedOutput(); err != nil {
@@ -75,7 +75,7 @@ func registry(t *testing.T) (url string) {
 	return "http://" + publicAddress
 }
 
-// journal remembers what a build reports.
+// journal records what a build reports.
 type journal struct {
 	mu  sync.Mutex // guards all
 	all []string
@@ -89,7 +89,7 @@ func (j *journal) Wait(int)                      {}
 func (j *journal) Begin()                        {}
 func (j *journal) String() string                { j.mu.Lock(); defer j.mu.Unlock(); return strings.Join(j.all, "\n") }
 
-// builds carries builds out in pods of a namespace.
+// builds runs builds in pods of a namespace.
 type builds struct {
 	*cluster
 	b *builder.Builder
@@ -129,7 +129,7 @@ func (b *builds) build(x build.Task) (*journal, error) {
 	return &j, err
 }
 
-// shells is a plan of commands for a shell, which leave their output in dist.
+// shells returns a plan of shell commands whose output is in dist.
 func shells(commands ...string) framework.Plan {
 	p := framework.Plan{Name: "Test", Runtime: framework.Static, Output: "dist"}
 	for _, c := range commands {
@@ -138,8 +138,9 @@ func shells(commands ...string) framework.Plan {
 	return p
 }
 
-// A project of Node.js is built in a pod, with a package of a public registry, as on one machine; private addresses are
-// closed to it; a bomb hurts its own pod and is told as on one machine.
+// A Node.js project is built in a pod with a package from a public registry, with the same result as on a single
+// machine. Private addresses can't be reached. A build that exhausts a resource affects only its own pod and reports
+// the same error as on a single machine.
 func TestBuilds(t *testing.T) {
 	cl := client(t)
 	c := newCluster(t, cl, "builds", true)
@@ -170,7 +171,7 @@ func TestBuilds(t *testing.T) {
 			}
 			return err
 		})
-		// What a sandbox of one machine leaves: the same paths too.
+		// The paths are the same as in a sandbox on a single machine.
 		if want := map[string]string{"index.html": "HELLO!", "where": "/build/repo\n"}; err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("output %q, %v", got, err)
 		}
@@ -184,7 +185,7 @@ func TestBuilds(t *testing.T) {
 			t.Errorf("the secret is in the log:\n%s", log)
 		}
 
-		// Another pod has what this one kept.
+		// Another pod gets this one's caches.
 		x.ID, x.Output = "dep_again", filepath.Join(t.TempDir(), "output")
 		if err := os.Mkdir(x.Output, 0o700); err != nil {
 			t.Fatal(err)
@@ -209,7 +210,7 @@ func TestBuilds(t *testing.T) {
 
 	for name, bomb := range map[string]struct {
 		command string
-		why     sandbox.Reason // which is told as on one machine; empty: details
+		why     sandbox.Reason // reason reported as on a single machine; if empty, see details
 		details string
 		limit   func(*build.Task)
 	}{

@@ -31,7 +31,7 @@ import (
 	"slipway/internal/program/runtime/enginetest"
 )
 
-// client returns a client of the cluster that scripts/cluster started, once its node is ready.
+// client returns a client for the cluster that scripts/cluster started, after its node is ready.
 func client(t testing.TB) kubernetes.Interface {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
@@ -55,7 +55,7 @@ func ready(t testing.TB, c kubernetes.Interface, node string) bool {
 	})
 }
 
-// cluster is an engine in a namespace of its own.
+// cluster is an engine with its own namespace.
 type cluster struct {
 	*Engine
 	client  kubernetes.Interface
@@ -99,7 +99,7 @@ func newCluster(t testing.TB, c kubernetes.Interface, namespace string, enforced
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	if enforced {
-		nameServer(t, c) // a name that there is none of is known not to be at once
+		nameServer(t, c) // lookups of unknown names fail immediately
 		t.Cleanup(kubetest.Enforce(ctx, c, namespace))
 	}
 	if err := provision(ctx, c, namespace, t.TempDir()); err != nil {
@@ -117,7 +117,7 @@ func newCluster(t testing.TB, c kubernetes.Interface, namespace string, enforced
 	return &cluster{Engine: e, client: c, bundles: bundles, root: dir, t: t}
 }
 
-// testImages lists the one image of the tests.
+// testImages returns the tests' only image.
 func testImages() []Image {
 	return []Image{{
 		Name: os.Getenv("SLIPWAY_CLUSTER_IMAGE"), Node: os.Getenv("SLIPWAY_CLUSTER_NODE"), PHP: strings.Fields(os.Getenv("SLIPWAY_CLUSTER_PHP")),
@@ -151,10 +151,10 @@ func (c *cluster) bundle(files map[string]string) bundle.ID {
 	return s.ID
 }
 
-// Pods are an Engine, as sandboxes on one machine are.
+// The Kubernetes engine passes the conformance tests of an Engine, like the engine for a single machine.
 func TestConformance(t *testing.T) {
 	c := newCluster(t, client(t), "conformance", true)
-	var mu sync.Mutex // guards the bundles of cases that run side by side
+	var mu sync.Mutex // guards the bundles, because cases run in parallel
 	enginetest.Run(t, func(t *testing.T) enginetest.Setup {
 		return enginetest.Setup{Engine: c, Bundle: func(files map[string]string) bundle.ID {
 			mu.Lock()
@@ -175,7 +175,7 @@ func (c *cluster) spec(name, script string) (runtime.Spec, func() string) {
 	return s, func() string { mu.Lock(); defer mu.Unlock(); return strings.Join(out, "\n") }
 }
 
-// dials tries addresses in its first moment, and says what it reached.
+// dials connects to addresses right after its start and prints those that it reached.
 const dials = `
 const net = require('net')
 Promise.all(process.env.TARGETS.split(' ').map(t => new Promise(done => {
@@ -185,8 +185,8 @@ Promise.all(process.env.TARGETS.split(' ').map(t => new Promise(done => {
 }))).then(all => { all.forEach(a => console.log(a)); console.log('tried'); process.exit(0) })
 `
 
-// A program reaches neither the API server, kubelet, another pod nor the control plane in its first moment, with
-// egress or without. Where nothing enforces the policies, the very same program is not started, and says why.
+// A program can't reach the API server, the kubelet, another pod or the control plane right after its start, with or
+// without egress. If the cluster doesn't enforce network policies, the program isn't started, and the error says why.
 func TestClosedNetwork(t *testing.T) {
 	cl := client(t)
 	address := os.Getenv("SLIPWAY_CLUSTER_ADDRESS")
@@ -218,7 +218,7 @@ func TestClosedNetwork(t *testing.T) {
 	if strings.Contains(said(), "it runs") {
 		t.Error("it ran all the same")
 	}
-	// The proof is worth something: without it, the program reaches them.
+	// Without the check, the program starts and reaches them, so the test's addresses are right.
 	open.c.Canary = nil
 	s, said = open.spec("brave", dials)
 	s.Env = []string{"TARGETS=" + address + ":6443"}
@@ -227,8 +227,8 @@ func TestClosedNetwork(t *testing.T) {
 	}
 }
 
-// Nothing of what a program is given is in its pod's description, nothing is left of it when it has ended, and an
-// engine of the same name removes what an earlier one left.
+// A program's environment isn't part of its pod's specification. When it ends, all its objects are deleted. A new
+// engine with the same name deletes the objects that an earlier one left.
 func TestObjects(t *testing.T) {
 	c := newCluster(t, client(t), "objects", true)
 	s, said := c.spec("one", "console.log('up ' + process.env.PASSWORD); setInterval(() => {}, 1000)")

@@ -50,7 +50,7 @@ func (s *story) account() {
 	s.Sees("main", email)
 }
 
-// restOfThePages visits those where nothing is done.
+// restOfThePages visits the pages on which this story does nothing else.
 func (s *story) restOfThePages() {
 	s.step("the other pages")
 	for _, p := range [][2]string{

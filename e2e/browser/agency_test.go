@@ -25,9 +25,9 @@ const (
 	harborFile = `{"name": "Harbor", "series": "HB", "sender": "Harbor <hello@harbor.test>"}`
 )
 
-// An agency runs an installation for its clients: it invites one to a team, gives the team a plan, and records the bank transfer that pays
-// the invoice. The client joins by the mailed link, reads the invoice with how to pay it, downloads it, and finds it paid; the site stays
-// online all the while. No payment provider takes part.
+// An agency runs an installation for its clients. It invites a client to a team, gives the team a plan, and records the
+// bank transfer that pays the invoice. The client joins through the link in the email, reads the invoice and how to pay
+// it, downloads it, and later sees it paid. The site stays online throughout, and no payment provider is involved.
 func TestBrowserAgency(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -121,7 +121,7 @@ func TestBrowserAgency(t *testing.T) {
 	}
 	online()
 
-	// It gives the client a plan; the invoice is there at once.
+	// It gives the client a plan, which creates an invoice immediately.
 	boss.Go("/operator/customers")
 	boss.Press(`@customer-bakery a`)
 	boss.Eval(`document.querySelector("#f-seller").value = "harbor"`, nil)
@@ -134,7 +134,7 @@ func TestBrowserAgency(t *testing.T) {
 		t.Errorf("the number %s is not in the seller's series", number)
 	}
 
-	// The client reads how to pay it, under the name of the agency's brand.
+	// The client reads how to pay the invoice, on a page with the agency's brand.
 	client.Go(mailed("ida@bakery.test", regexp.MustCompile(`http://\S+/account/invoices/inv_\S+`)))
 	client.Sees("h1", number)
 	client.Sees("@brand", "Harbor")
@@ -147,7 +147,7 @@ func TestBrowserAgency(t *testing.T) {
 		t.Errorf("the PDF begins with %q", printed)
 	}
 
-	// The transfer arrives, two clicks from the client's page.
+	// The agency records the transfer, two clicks away from the client's page.
 	boss.Press("@record-" + number)
 	boss.Type("#f-reference", "2026-12-03/0817")
 	boss.Press("@record")

@@ -17,7 +17,8 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// The browser draws the page, and reaches the names of its site alone: no other host, not the machine's loopback, and no file.
+// The browser draws the page and can reach only the hosts of its site: no other host, no loopback address of the
+// machine, and no file.
 func TestCamera(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -26,32 +26,32 @@ import (
 	"slipway/e2e/world"
 )
 
-// patience is how long a window waits for what must come; only a broken program uses it up.
+// patience limits how long a window waits for a condition. Only a broken program uses it up.
 const patience = 10 * time.Minute
 
-// Config says what a browser is for.
+// Config configures a browser.
 type Config struct {
-	Name  string   // of the folder with its pictures
-	Trust []string // SHA-256 of public keys (base64) that certificates may come from. Optional.
-	QUIC  []string // HOST:PORT of those asked over HTTP/3 without having offered it. Optional.
+	Name  string   // of the folder with its screenshots
+	Trust []string // SHA-256 of public keys (base64) whose certificates are accepted. Optional.
+	QUIC  []string // HOST:PORT of servers to contact over HTTP/3 without an Alt-Svc header. Optional.
 
-	AnyCertificate bool // of sites whose names aren't known yet when it starts
+	AnyCertificate bool // accept any certificate, for sites whose names aren't known when the browser starts
 }
 
-// Browser is one process of Chromium: what SLIPWAY_CHROMIUM names, or Debian's package, of two the one
-// that has no windows of its own, which takes two thirds of the processor time.
+// Browser is one process of Chromium. It runs $SLIPWAY_CHROMIUM if set, and otherwise Debian's package; the headless
+// shell is preferred, because it uses a third less processor time.
 type Browser struct {
 	t     testing.TB
 	ctx   context.Context
 	shots string
-	taken int // pictures so far, to name them in the order of the story
+	taken int // number of screenshots so far, which numbers their files
 }
 
-// keepsPictures reports whether somebody wants to look at the pages: pictures are a fifth of what browser tests cost.
+// keepsPictures reports whether to keep screenshots. They take a fifth of the time of browser tests.
 func keepsPictures() bool { return os.Getenv("SLIPWAY_SHOTS") != "" }
 
-// Shots is the folder of the pictures: SLIPWAY_SHOTS, or bin/shots. A relative one is below
-// the sources, wherever the tests run.
+// Shots returns the folder for screenshots: $SLIPWAY_SHOTS, or bin/shots. A relative path is relative to the source
+// tree, not the working directory.
 func Shots() string {
 	dir := cmp.Or(os.Getenv("SLIPWAY_SHOTS"), filepath.Join("bin", "shots"))
 	if !filepath.IsAbs(dir) {
@@ -60,16 +60,17 @@ func Shots() string {
 	return dir
 }
 
-// headless is Debian's browser without windows itself: what is in PATH is a shell that starts it and, killed, leaves it running.
+// headless is the executable of Debian's headless Chromium. The command in PATH is a shell script that leaves it
+// running when it is killed.
 const headless = "/usr/lib/chromium/chromium-headless-shell"
 
-// Path is the program that Start starts; empty: what chromedp finds.
+// Path returns the executable that Start runs, or "" to let chromedp find one.
 func Path() string {
 	shell, _ := exec.LookPath(headless)
 	return cmp.Or(os.Getenv("SLIPWAY_CHROMIUM"), shell)
 }
 
-// Start starts a browser that ends with the test.
+// Start starts a browser that is stopped when the test ends.
 func Start(t testing.TB, c Config) *Browser {
 	t.Helper()
 	ctx, stop, err := launch(c)
@@ -80,16 +81,17 @@ func Start(t testing.TB, c Config) *Browser {
 	return begin(t, ctx, c)
 }
 
-// shared is the browser of the tests that run side by side: starting one takes as long as what many of them do with it.
+// shared is one browser for all tests that run in parallel, because starting a browser takes as long as many of these
+// tests.
 var shared struct {
-	sync.Mutex // guards all below
+	sync.Mutex // guards the following fields
 	users      int
 	ctx        context.Context
 	stop       func()
 }
 
-// Share returns a browser that other tests of this program use at the same time, each with windows and cookies of its own; it
-// ends with the last of them. They have one clipboard.
+// Share returns a browser that other tests of this program use at the same time. Each test has its own windows and
+// cookies, but the clipboard is shared. The browser is stopped after the last test that uses it.
 func Share(t testing.TB, name string) *Browser {
 	t.Helper()
 	c := Config{Name: name}
@@ -113,7 +115,8 @@ func Share(t testing.TB, name string) *Browser {
 	return begin(t, shared.ctx, c)
 }
 
-// launches is how many times Chromium may be started: now and then it ends at once, by itself, where several start at the same time.
+// launches limits the attempts to start Chromium, which sometimes exits immediately when several start at the same
+// time.
 const launches = 3
 
 // launch starts a process of Chromium.
@@ -128,11 +131,11 @@ func launch(c Config) (ctx context.Context, end func(), err error) {
 
 func launchOnce(c Config) (ctx context.Context, end func(), err error) {
 	rules := "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost, EXCLUDE *.localhost"
-	if len(c.QUIC) > 0 { // it would ask [::1] first, and over QUIC nobody else then
+	if len(c.QUIC) > 0 { // otherwise Chromium would try [::1] first, and over QUIC it doesn't try a second address
 		rules = "MAP *.localhost 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"
 	}
 	opts := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.NoSandbox, // the kernel often has no user namespaces for it where tests run
+		chromedp.NoSandbox, // where tests run, the kernel often doesn't allow user namespaces
 		chromedp.Flag("hide-scrollbars", true),
 		chromedp.Flag("host-resolver-rules", rules))
 	if len(c.Trust) > 0 {
@@ -148,7 +151,7 @@ func launchOnce(c Config) (ctx context.Context, end func(), err error) {
 		opts = append(opts, chromedp.ExecPath(p))
 	}
 	alloc, stop := chromedp.NewExecAllocator(context.Background(), opts...)
-	// What chromedp has to say is about events that it doesn't know; all else is an error of a call.
+	// chromedp only logs events that it doesn't know. Calls return all other errors.
 	ctx, stop2 := chromedp.NewContext(alloc, chromedp.WithErrorf(func(string, ...any) {}))
 	end = func() { stop2(); stop() }
 	if err := chromedp.Run(ctx); err != nil {
@@ -158,7 +161,7 @@ func launchOnce(c Config) (ctx context.Context, end func(), err error) {
 	return ctx, end, nil
 }
 
-// begin makes the folder of a test's pictures.
+// begin creates the folder for a test's screenshots.
 func begin(t testing.TB, ctx context.Context, c Config) *Browser {
 	t.Helper()
 	b := &Browser{t: t, ctx: ctx, shots: filepath.Join(Shots(), c.Name)}
@@ -178,7 +181,7 @@ func begin(t testing.TB, ctx context.Context, c Config) *Browser {
 	return b
 }
 
-// Window opens a window with no cookies at all, on the page that address names.
+// Window opens a window without cookies, with address as its Base.
 func (b *Browser) Window(address string) *Window {
 	b.t.Helper()
 	over := cdp.WithExecutor(b.ctx, chromedp.FromContext(b.ctx).Browser)
@@ -191,7 +194,8 @@ func (b *Browser) Window(address string) *Window {
 			b.t.Errorf("close the windows: %v", err)
 		}
 	})
-	// Not chromedp.WithNewBrowserContext: a first page wants a window, which that doesn't ask for.
+	// chromedp.WithNewBrowserContext can't be used: it doesn't request a window, which the first page of a browser
+	// context needs.
 	id, err := target.CreateTarget("about:blank").WithBrowserContextID(jar).WithNewWindow(true).Do(over)
 	if err != nil {
 		b.t.Fatal(err)

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// curl runs a command as the dashboard shows it, word for word as a POSIX shell would see
-// it, with a key in $SLIPWAY_KEY, and returns the answer's status and body.
+// curl runs a command from the dashboard exactly as a POSIX shell would parse it, with a key in $SLIPWAY_KEY. It
+// returns the response's status and body.
 func (h *harness) curl(command, key string) (status int, body string) {
 	h.t.Helper()
 	argv, err := shellWords(command, map[string]string{"SLIPWAY_KEY": key})
@@ -26,7 +26,7 @@ func (h *harness) curl(command, key string) (status int, body string) {
 	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], append(argv[1:], "--silent", "--show-error", "--write-out", "\n%{http_code}")...)
-	cmd.Env = append(os.Environ(), "HOME="+h.t.TempDir()) // no curlrc of whoever runs this
+	cmd.Env = append(os.Environ(), "HOME="+h.t.TempDir()) // don't read the developer's .curlrc
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		h.t.Fatalf("%s: %v\n%s", command, err, out)
@@ -36,7 +36,7 @@ func (h *harness) curl(command, key string) (status int, body string) {
 	return status, string(out[:at])
 }
 
-// asked is curl for what must succeed and answer JSON.
+// asked is curl for requests that must succeed and return JSON.
 func (h *harness) asked(command, key string, out any) {
 	h.t.Helper()
 	status, body := h.curl(command, key)
@@ -48,12 +48,11 @@ func (h *harness) asked(command, key string, out any) {
 	}
 }
 
-// shellWords splits a command as a POSIX shell does: quotes of both kinds, backslashes,
-// lines that go on, and variables. Anything else that means something to a shell is an
-// error, for the dashboard must not show it.
+// shellWords splits a command like a POSIX shell. It knows both kinds of quotes, backslashes, continued lines and
+// variables. All other shell syntax is an error, because the dashboard must not show it.
 func shellWords(command string, vars map[string]string) (words []string, err error) {
 	var word strings.Builder
-	open := false // a word has begun, be it empty
+	open := false // a word has begun, even if it is empty
 	end := func() {
 		if open {
 			words = append(words, word.String())
@@ -98,7 +97,7 @@ func shellWords(command string, vars map[string]string) (words []string, err err
 	return words, nil
 }
 
-// doubleQuoted reads up to the closing quote and says how many bytes that were.
+// doubleQuoted reads up to the closing quote and returns the text and the number of bytes read.
 func doubleQuoted(text string, vars map[string]string) (out string, n int, err error) {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {

@@ -1,10 +1,10 @@
-// Package browser owns a real Chromium as people use it: windows in which a test clicks,
-// types and checks, and the screenshots that the run keeps for people.
+// Package browser owns a real Chromium as users have it: windows in which a test clicks, types and checks, and the
+// screenshots of a run.
 //
-// Every window fails its test when a page does what no page of ours may do: a script
-// error, a word on the console, a broken Content-Security-Policy, a dialog of a script, a
-// request to another host, or a hostile text that ran. The package waits for conditions
-// and never for time, and it knows no package of the product: what it sees a user sees.
+// Every window fails its test if a page has a script error, writes to the console, violates its
+// Content-Security-Policy, opens a script's dialog, sends a request to another host, or runs a script from hostile
+// text. The package waits for conditions, not for fixed times. It uses no package of the product, and so sees only what
+// users see.
 //
-// All but this sentence is built with the tag browser alone.
+// Except for this file, the package is only built with the tag browser.
 package browser

@@ -9,8 +9,8 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 )
 
-// The documentation can be read by everybody, in both themes and on a phone; examples are found, copied and tried from
-// the page. What can be checked without a browser is checked on every page in internal/web/api.
+// The documentation is readable without signing in, in both themes and on a phone. Examples can be found, copied and
+// tried on the page. Checks that need no browser are in internal/web/api and cover every page.
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, "docs")
@@ -19,7 +19,7 @@ func TestDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One of each kind, and the guides with the widest tables and code.
+	// One page of each kind, and the guides with the widest tables and code.
 	for _, path := range []string{
 		"/docs", "/docs?q=roll+back", "/docs/guides/configuration", "/docs/guides/builds", "/docs/guides/sso", "/docs/sites", "/docs/account",
 	} {
@@ -28,7 +28,7 @@ func TestDocumentation(t *testing.T) {
 		w.Look(strings.NewReplacer("/", "-", "?q=", "-", "+", "-").Replace(strings.Trim(path, "/")))
 	}
 
-	// Without scripts every page is there, and offers nothing that does nothing.
+	// Without scripts, all pages load and show no button that needs a script.
 	plain := h.window()
 	plain.Run(emulation.SetScriptExecutionDisabled(true))
 	for _, path := range []string{"/docs", "/docs/guides/configuration", "/docs/sites", "/docs/account"} {
@@ -58,7 +58,7 @@ func TestDocumentation(t *testing.T) {
 	if text := w.Copied(`section[aria-labelledby="rollbackSite"] .example .copy`); !strings.HasPrefix(text, "curl ") {
 		t.Errorf("the copied example is %q", text)
 	}
-	// No button lies over the code beside it, however long its lines are.
+	// No button covers the code beside it, even if lines are long.
 	w.Go("/docs/sites")
 	for _, width := range []int64{390, 1280} {
 		w.Run(emulation.SetDeviceMetricsOverride(width, 860, 1, false))
@@ -81,7 +81,7 @@ func TestDocumentation(t *testing.T) {
 	w.Click(try + "button:not(.copy)")
 	w.Sees(try+"pre", "200", email)
 
-	// Writes are marked, and what can't be taken back is typed for.
+	// Writes are marked, and irreversible operations ask the user to type a confirmation.
 	w.Go("/docs/sites#createSite")
 	try = `section[aria-labelledby="createSite"] .try `
 	w.Click(try + "button")

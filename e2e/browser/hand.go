@@ -7,15 +7,15 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Hand does what a person does in a window, with a mouse or with the keyboard alone, and counts it: each link, button and box
-// that is pressed is one act. Typing, putting the cursor into a field and moving the focus are none, as in Peers.
+// Hand performs a user's actions in a window, with a mouse or only the keyboard, and counts them: each pressed link,
+// button or checkbox is one act. Typing, focusing a field and moving the focus don't count, as in Peers.
 type Hand struct {
 	*Window
-	Keyboard bool // no mouse: Tab to get there, Enter or Space to press
+	Keyboard bool // without a mouse: Tab to move the focus, Enter or Space to press
 	Acts     int
 }
 
-// Open presses what leads to another page.
+// Open presses an element that opens another page.
 func (h *Hand) Open(selector string) {
 	h.t.Helper()
 	h.Acts++
@@ -27,7 +27,7 @@ func (h *Hand) Open(selector string) {
 	h.KeysLead("Enter")
 }
 
-// Do presses what changes the page that is there.
+// Do presses an element that changes the current page.
 func (h *Hand) Do(selector string) {
 	h.t.Helper()
 	h.Acts++
@@ -39,7 +39,7 @@ func (h *Hand) Do(selector string) {
 	h.Keys("Space")
 }
 
-// Fill writes a text into a field in the place of what stands there.
+// Fill replaces a field's text.
 func (h *Hand) Fill(selector, text string) {
 	h.t.Helper()
 	if !h.Keyboard {
@@ -51,13 +51,14 @@ func (h *Hand) Fill(selector, text string) {
 	h.Keys(text)
 }
 
-// Send presses Enter in the field that was filled; the page that follows is there when it returns.
+// Send presses Enter in the filled field and waits for the next page.
 func (h *Hand) Send() {
 	h.t.Helper()
 	h.KeysLead("Enter")
 }
 
-// Asks opens a dialog and, by keyboard, leaves it once: the focus must come back to what has opened it.
+// Asks opens a dialog. With the keyboard, it also closes the dialog once with Escape, which must return the focus to
+// the button, and opens it again.
 func (h *Hand) Asks(button string) {
 	h.t.Helper()
 	if h.Keyboard {
@@ -72,7 +73,7 @@ func (h *Hand) Asks(button string) {
 	h.Sees("dialog:popover-open")
 }
 
-// focus gets the focus to an element by Tab, or by Shift+Tab where that is before the one that has it.
+// focus moves the focus to an element with Tab, or with Shift+Tab if the element is before the current focus.
 func (h *Hand) focus(selector string) {
 	h.t.Helper()
 	h.Sees(selector)

@@ -18,7 +18,6 @@ import (
 	"slipway/e2e/world"
 )
 
-// binary is the program, built once.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -31,15 +30,14 @@ const (
 	password = "correct horse battery staple 9"
 )
 
-// harness is one installation that nobody has entered yet, and a browser before it.
+// harness is a new installation without an account, and a browser.
 type harness struct {
 	*world.World
 	t        *testing.T
 	chromium *Browser
 }
 
-// newHarness starts the program for the first time. The browser will visit the sites of
-// these names.
+// newHarness starts a new installation, and a browser that trusts the certificates of the given sites.
 func newHarness(t *testing.T, name string, sites ...string) *harness {
 	t.Helper()
 	w, err := world.New(binary, t.TempDir())
@@ -65,7 +63,7 @@ func (h *harness) window() *Window { return h.chromium.Window("http://" + h.List
 
 var setupLink = regexp.MustCompile(`http://\S+/setup/\S+`)
 
-// setupLink is the one that the first start printed.
+// setupLink returns the setup link that the first start printed.
 func (h *harness) setupLink() string {
 	h.t.Helper()
 	link := setupLink.FindString(h.Log(1 << 16))
@@ -75,9 +73,8 @@ func (h *harness) setupLink() string {
 	return link
 }
 
-// trust returns the keys of the sites' certificates, each checked against the root that
-// `slipway ca export` prints: Chromium takes single keys from its command line, and a root
-// only from a store of the user's own.
+// trust returns the keys of the sites' certificates, after checking each certificate against the root that `slipway ca
+// export` prints. Chromium's command line accepts single keys; it reads roots only from the user's own store.
 func (h *harness) trust(sites []string) []string {
 	h.t.Helper()
 	roots, err := h.Trust()
@@ -97,7 +94,7 @@ func (h *harness) trust(sites []string) []string {
 	return keys
 }
 
-// commit makes files the newest commit of a repository's main branch.
+// commit commits files to a repository's main branch as its complete tree.
 func (h *harness) commit(repo, message string, files map[string]string) {
 	h.t.Helper()
 	dir := h.t.TempDir()
@@ -109,8 +106,7 @@ func (h *harness) commit(repo, message string, files map[string]string) {
 	}
 }
 
-// project is a repository that npm builds. Its program can wait: pass('x') goes on as soon
-// as the test has opened x.
+// project returns a repository that npm builds. In its program, pass('x') waits until the test calls open("x").
 func (h *harness) project(program string) map[string]string {
 	return map[string]string{
 		"package.json": `{ "name": "harbor", "private": true, "type": "module", "scripts": { "build": "node build.js" } }` + "\n",
@@ -123,14 +119,14 @@ const page = (text) => { mkdirSync('dist', { recursive: true }); writeFileSync('
 	}
 }
 
-// open lets the build that waits at a gate go on. A build reaches nothing but public
-// addresses, so the sign is a file beside its program.
+// open lets a build continue that waits at a gate. Builds can only reach public addresses, so the signal is a file
+// beside the build's program.
 func (h *harness) open(gate string) {
 	h.t.Helper()
 	opened := 0
 	err := filepath.WalkDir(h.Data, func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && e.Name() != "build.js" {
-			return nil // the program works here too, and what was there may be gone
+			return nil // the program deletes files here at the same time
 		}
 		if err == nil {
 			opened++
@@ -143,7 +139,7 @@ func (h *harness) open(gate string) {
 	}
 }
 
-// port is the port of the sites.
+// port returns the port of the sites.
 func (h *harness) port() string {
 	_, port, _ := net.SplitHostPort(h.HTTPS)
 	return port

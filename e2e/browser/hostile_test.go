@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// Texts of strangers stand on every page and do nothing there: Look fails when one ran or
-// made a page too wide, and the window fails when one broke the policy or asked another
-// host.
+// Hostile texts are shown on every page without effect. Look fails if one ran or made a page too wide, and the window
+// fails if one violated the Content-Security-Policy or sent a request to another host.
 func TestBrowserHostileTexts(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, "hostile")

@@ -38,7 +38,7 @@ func (s *story) apiKey() {
 	if len(list.Data) != 1 || list.Data[0].Name != "harbor" {
 		s.t.Errorf("the shown command lists %+v", list.Data)
 	}
-	// What a page shows for its own action does that.
+	// The command that a page shows for its own action performs that action.
 	s.Go(s.site)
 	s.Click("@calls")
 	var made struct{ DeploymentID string }

@@ -14,7 +14,7 @@ var keyNames = map[string]chromedp.Action{
 	"Tab":       chromedp.KeyEvent(kb.Tab), "Shift+Tab": chromedp.KeyEvent(kb.Tab, chromedp.KeyModifiers(input.ModifierShift)),
 }
 
-// Keys presses keys by their names; what is none is typed.
+// Keys presses the named keys; a string that isn't a key's name is typed.
 func (w *Window) Keys(names ...string) {
 	w.t.Helper()
 	for _, name := range names {
@@ -26,18 +26,18 @@ func (w *Window) Keys(names ...string) {
 	}
 }
 
-// KeysLead presses keys of which the last leads to another page.
+// KeysLead presses keys, the last of which opens another page.
 func (w *Window) KeysLead(names ...string) {
 	w.t.Helper()
 	w.leads(func() { w.Keys(names...) })
 }
 
-// stop is where the focus is.
+// stop describes the element that has the focus.
 type stop struct {
-	Lost    bool   // on nothing
-	Here    bool   // on what was looked for
-	Ring    bool   // a reader sees it
-	Covered string // what lies over it
+	Lost    bool   // no element has the focus
+	Here    bool   // it is the wanted element
+	Ring    bool   // its focus ring is visible
+	Covered string // the element that covers it
 	Element string
 }
 
@@ -58,8 +58,8 @@ func (w *Window) stop(selector string) (s stop) {
 	return s
 }
 
-// Reach presses Tab until what is looked for has the focus. At every stop on the way the
-// reader must see where they are.
+// Reach presses Tab until the wanted element has the focus. At each stop on the way the focused element and its ring
+// must be visible.
 func (w *Window) Reach(selector string) { w.t.Helper(); w.reach(selector, "Tab") }
 
 // ReachBack is Reach with Shift+Tab.
@@ -86,13 +86,13 @@ func (w *Window) reach(selector, key string) {
 	w.fatal("no way to %s by %s", selector, key)
 }
 
-// Focused waits until something has the focus.
+// Focused waits until an element has the focus.
 func (w *Window) Focused(selector string) {
 	w.t.Helper()
 	w.Until(selector+" doesn't have the focus", `document.activeElement.matches(`+quoted(css(selector))+`)`)
 }
 
-// KeepsFocus checks that the focus is on something.
+// KeepsFocus checks that some element has the focus.
 func (w *Window) KeepsFocus() {
 	w.t.Helper()
 	if s := w.stop(""); s.Lost {

@@ -9,7 +9,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// The way from signing in to the site's end, without a mouse.
+// A user can do everything from signing in to deleting the site without a mouse.
 func TestBrowserKeyboard(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -39,8 +39,8 @@ func TestBrowserKeyboard(t *testing.T) {
 	w.Reach("@create")
 	w.KeysLead("Space")
 
-	// What is under the fingers stays there while the page follows the build, and when it
-	// goes away the focus goes to its part of the page.
+	// The focused element stays on the page while the page updates during the build. When the element disappears, the
+	// focus moves to the section that contained it.
 	w.Sees("h1", "Drive the piles")
 	w.Reach("@open-cancel")
 	w.Keys("Enter")
@@ -119,7 +119,7 @@ func TestBrowserKeyboard(t *testing.T) {
 
 	w.Go(site + "/settings")
 	w.Reach("@open-delete-site")
-	w.ReachBack("#f-name") // a long way up, with a bar over the page
+	w.ReachBack("#f-name") // a long way up, on a page with a sticky bar
 	w.Reach("@open-delete-site")
 	w.Keys("Enter")
 	w.Focused("#delete-site-confirm")

@@ -17,20 +17,20 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// view is one way to show a page.
+// view is one way to display a page: color scheme, width and scale.
 type view struct {
 	name, scheme string
 	width        int64
 	scale        float64
-	rules        string // what axe-core looks for
+	rules        string // rules that axe-core checks
 }
 
-// Another scheme changes nothing but colors, and another width nothing but sizes.
+// Another scheme changes only colors, and another width only sizes, so the other views check fewer rules.
 var views = []view{
 	{"light", "light", wide, 1, everything},
 	{"dark", "dark", wide, 1, `{ type: "rule", values: ["color-contrast"] }`},
 	{"phone", "light", phone, 2, `{ type: "rule", values: ["target-size"] }`},
-	{"large", "light", large, 1, ""}, // no picture: it must not be wider than the screen, and is otherwise as wide is
+	{"large", "light", large, 1, ""}, // no screenshot; only checks that the page isn't wider than the screen
 }
 
 const everything = `{ type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] }`
@@ -42,13 +42,12 @@ const (
 	height = 860
 )
 
-// Marker is the variable that hostile texts of tests try to set.
+// Marker is the JavaScript variable that the tests' hostile texts try to set.
 const Marker = "slipwayWasHere"
 
-// Look checks a page the way people and programs see it: light, dark, and on a phone.
-// Nothing may be wider than the screen, axe-core may find nothing serious, and nothing
-// hostile may have run. It keeps the pictures where a folder was named for them.
-// Short tests let axe-core look at the light one alone.
+// Look checks a page in all views: light, dark and on a phone. The page must not be wider than the screen, axe-core
+// must not report a serious problem, and no hostile script may have run. Screenshots are kept if SLIPWAY_SHOTS is set.
+// With -short, axe-core checks only the light view.
 func (w *Window) Look(name string) {
 	w.t.Helper()
 	w.browser.taken++
@@ -86,16 +85,16 @@ func (w *Window) Look(name string) {
 	}
 }
 
-// maxPage is how many bytes the HTML of a page has at most.
+// maxPage limits a page's HTML, in bytes.
 const maxPage = 100 << 10
 
-// measure checks how large a page's HTML is, and keeps how long it took beside the pictures: how fast it is depends on what else the
-// machine does, so no test fails of it.
+// measure checks the size of a page's HTML, and stores how long the page took to load beside the screenshots. Times
+// don't fail a test, because they depend on the machine's load.
 func (w *Window) measure(name string) {
 	w.t.Helper()
 	var m struct {
 		Bytes        int
-		Answer, Show float64 // milliseconds: until the last byte; until the first paint
+		Answer, Show float64 // milliseconds until the last byte, and until the first paint
 	}
 	w.Eval(`(() => { const n = performance.getEntriesByType('navigation')[0] ?? {}, p = performance.getEntriesByName('first-contentful-paint')[0];
 		return { bytes: n.decodedBodySize ?? 0, answer: (n.responseEnd ?? 0) - (n.requestStart ?? 0), show: p ? p.startTime : 0 }; })()`, &m)
@@ -112,7 +111,7 @@ func (w *Window) measure(name string) {
 	}
 }
 
-// view changes to a view.
+// view applies a view to the window.
 func (w *Window) view(v view) chromedp.Action {
 	return chromedp.Tasks{
 		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
@@ -122,10 +121,10 @@ func (w *Window) view(v view) chromedp.Action {
 	}
 }
 
-// picture keeps the whole page, and of a page under a dialog what is on the screen.
+// picture stores a screenshot of the whole page, or of the visible part if a dialog is open.
 func (w *Window) picture(file string) {
 	w.t.Helper()
-	var dialog bool // it lies over what is on the screen, and over no more
+	var dialog bool // a dialog covers only the visible part
 	w.Eval(`document.querySelector(':popover-open') !== null || (scrollTo(0, 0), false)`, &dialog)
 	var png []byte
 	w.Run(chromedp.ActionFunc(func(ctx context.Context) error {
@@ -149,7 +148,7 @@ func (w *Window) picture(file string) {
 	}
 }
 
-// axe lets axe-core look for barriers.
+// axe runs axe-core on the page.
 func (w *Window) axe(source, name string, v view) {
 	w.t.Helper()
 	var loaded bool
@@ -168,7 +167,7 @@ func (w *Window) axe(source, name string, v view) {
 	}
 }
 
-// axeVersion is the axe-core that npm installs for the tests, unless SLIPWAY_AXE names an
+// axeVersion is the version of axe-core that npm installs for the tests, unless SLIPWAY_AXE is the path of an
 // axe.min.js.
 const axeVersion = "4.14.1"
 
@@ -191,7 +190,7 @@ var loadAxe = sync.OnceValues(func() (string, error) {
 	return string(text), err
 })
 
-// axeCore is the source of axe-core.
+// axeCore returns axe-core's source.
 func axeCore(w *Window) string {
 	w.t.Helper()
 	text, err := loadAxe()
@@ -201,7 +200,7 @@ func axeCore(w *Window) string {
 	return text
 }
 
-// Picture keeps what a screen of this width shows of the page in a scheme, as name-WIDTH-SCHEME.png.
+// Picture stores a screenshot of what a screen of this width shows, as name-WIDTH-SCHEME.png.
 func (w *Window) Picture(name string, width int64, scheme string) {
 	w.t.Helper()
 	tall := map[int64]int64{phone: 844, wide: 800}[width]
@@ -211,7 +210,8 @@ func (w *Window) Picture(name string, width int64, scheme string) {
 	w.PictureTo(filepath.Join(w.browser.shots, fmt.Sprintf("%s-%d-%s.png", name, width, scheme)), width, tall, 1, scheme)
 }
 
-// PictureTo writes what a screen of this size shows of the page in a scheme to a file, so many pixels for each of CSS.
+// PictureTo writes a screenshot of what a screen of this size shows to a file. scale is the number of pixels per CSS
+// pixel.
 func (w *Window) PictureTo(file string, width, tall int64, scale float64, scheme string) {
 	w.t.Helper()
 	w.Run(

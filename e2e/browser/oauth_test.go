@@ -24,13 +24,14 @@ import (
 
 const pkceVerifier = "a-verifier-that-has-at-least-forty-three-characters"
 
-// foreignApp is an app with pages of its own, at another origin of the same site, where cookies are sent along.
+// foreignApp is an OAuth app with its own pages, at another origin of the same site, so that the browser sends SameSite
+// cookies.
 type foreignApp struct {
 	*httptest.Server
-	id       string // of the app
+	id       string // the app's client ID
 	redirect string
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the following fields
 	pages    map[string]string
 	referers []string // of requests to the redirect URI
 }
@@ -53,21 +54,21 @@ func newForeignApp(t *testing.T) *foreignApp {
 	return a
 }
 
-// page sets one of the app's pages.
+// page sets the content of one of the app's pages.
 func (a *foreignApp) page(path, body string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.pages[path] = body
 }
 
-// cameFrom returns what the requests to the redirect URI told as their Referer.
+// cameFrom returns the Referer headers of the requests to the redirect URI.
 func (a *foreignApp) cameFrom() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return append([]string{}, a.referers...)
 }
 
-// authorize is the address at which the app asks for scopes.
+// authorize returns the URL at which the app requests scopes.
 func (a *foreignApp) authorize(base, scope string) string {
 	sum := sha256.Sum256([]byte(pkceVerifier))
 	return base + "/oauth/authorize?" + url.Values{
@@ -91,7 +92,7 @@ func (h *harness) form(path string, form url.Values) (status int, body map[strin
 	return answer.Status, body
 }
 
-// signIn signs a user of the world in.
+// signIn signs in a user of the installation.
 func (w *Window) signIn(email string) {
 	w.t.Helper()
 	w.Go("/sign-in")
@@ -100,9 +101,9 @@ func (w *Window) signIn(email string) {
 	w.Press("@submit")
 }
 
-// A person at an app's request, in a real browser: the page is accessible and tells who asks, an app can neither frame it
-// nor send its form, the code reaches the app and no Referer does, a popup's opener learns of the
-// end, and devices are approved and refused.
+// OAuth consent in a real browser. The consent page is accessible and names the app. An app can neither frame the page
+// nor submit its form. The app receives the code, but no Referer. A popup tells its opener when it is done, and devices
+// can be approved and denied.
 func TestBrowserOAuth(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, "oauth")
@@ -144,7 +145,7 @@ func TestBrowserOAuth(t *testing.T) {
 	w.Allow(strings.Replace(app.URL, "127.0.0.1", "localhost", 1))
 	w.signIn(email)
 
-	// The page, and a refusal.
+	// The consent page, and a denial.
 	w.Go(app.authorize(base, "sites:read deployments:write env:read"))
 	w.Sees("h1", "Authorize Acme Deploys")
 	w.Look("consent")
@@ -157,12 +158,12 @@ func TestBrowserOAuth(t *testing.T) {
 		t.Errorf("a refusal leads to %s", at)
 	}
 
-	// Another origin sends the form, with the very request that this session saw.
+	// Another origin submits the form with the request value of this session.
 	forged := fmt.Sprintf(`<form method="post" action="%s/oauth/authorize"><input name="request" value="%s"><input name="decision" value="allow">
 		<input name="scopes" value="sites:read"><input name="reach" value="all"><button data-test="send">Win a prize</button></form>`,
 		base, html.EscapeString(sealed))
 	app.page("/forged", forged)
-	for _, origin := range []string{app.URL, strings.Replace(app.URL, "127.0.0.1", "localhost", 1)} { // the same site, another site
+	for _, origin := range []string{app.URL, strings.Replace(app.URL, "127.0.0.1", "localhost", 1)} { // the same site, and another site
 		before := len(app.cameFrom())
 		w.Go(origin + "/forged")
 		w.Expect(http.StatusForbidden)
@@ -173,10 +174,10 @@ func TestBrowserOAuth(t *testing.T) {
 		}
 	}
 
-	// Another origin frames the page.
+	// Another origin frames the consent page.
 	app.page("/framed", `<h1>Prize</h1><iframe title="Prize" src="`+html.EscapeString(app.authorize(base, "sites:read"))+`"></iframe>`)
 	w.Refuses("frame-ancestors")
-	w.Refuses("chrome-error") // what the refused frame shows instead
+	w.Refuses("chrome-error") // Chromium shows its own error page in the refused frame
 	w.Go(app.URL + "/framed")
 	w.Refused("frame-ancestors")
 	var tree *page.FrameTree
@@ -188,7 +189,7 @@ func TestBrowserOAuth(t *testing.T) {
 		t.Errorf("the framed page is shown: %+v", tree.ChildFrames)
 	}
 
-	// The app's page opens a popup, and learns of the end.
+	// The app opens the consent page in a popup, which tells the app when it is done.
 	app.page("/opener", `<h1>App</h1><p id="got"></p><button data-test="connect">Connect</button><script>
 		onmessage = (e) => { got.textContent = e.data };
 		document.querySelector('button').onclick = () => open(`+quoted(app.authorize(base, "sites:read deployments:write"))+`, 'popup', 'width=600,height=800')
@@ -220,7 +221,7 @@ func TestBrowserOAuth(t *testing.T) {
 	w.Go("/account/oauth-apps/" + app.id)
 	w.Look("app")
 
-	// Devices.
+	// Devices can be allowed and denied.
 	device := func(decision string) (status int, body map[string]any) {
 		t.Helper()
 		_, asked := h.form("/oauth/device", url.Values{"client_id": {app.id}, "scope": {"sites:read deployments:read"}})

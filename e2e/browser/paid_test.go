@@ -24,9 +24,9 @@ const (
 	proFile    = `{"plan": "pro", "title": "Pro", "currency": "EUR", "interval": "month", "amount": 1900, "public": true, "limits": {"sites": 3}}`
 )
 
-// At a seller's own host a stranger signs up, proves an address, chooses a plan, pays with a card that the bank wants confirmed, and hosts:
-// five clicks until it is paid for, all under the seller's name, with mails that lead to its host and an invoice in its series. Then the
-// operator sees it all; each page is accessible.
+// On a seller's own host, a visitor signs up, confirms an email address, chooses a plan, pays with a card that requires
+// 3-D Secure, and creates a site. Paying takes five clicks. Pages, emails and the invoice carry the seller's name, host
+// and invoice series. The operator then sees the customer. Each page is accessible.
 func TestBrowserPaid(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())
@@ -138,11 +138,11 @@ func TestBrowserPaid(t *testing.T) {
 		t.Errorf("%d were captured", n)
 	}
 
-	// And hosts: the plan has room for three sites.
+	// The new customer creates a site: the plan allows three.
 	b.Go("/new")
 	b.Sees("h1")
 
-	// The operator.
+	// The operator sees the customer.
 	op := Start(t, Config{Name: "paid-operator"}).Window("http://" + w.Listen)
 	op.signIn("boss@example.test")
 	op.Go("/operator/customers")

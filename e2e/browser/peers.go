@@ -4,18 +4,18 @@ package browser
 
 import "testing"
 
-// Peers holds how many acts a story takes elsewhere, from the page that lists the sites until it is done; 0: it can't be done
-// there, or nothing says how. Each peer is given the fewest that its documentation allows, with the Git account connected and
-// one project at hand. Links, buttons, boxes, and a menu and the entry that is chosen in it are one each; typing, Enter in a
-// field, scrolling and copying are none.
+// Peers holds the number of acts that a story takes on other platforms, from the list of projects to the end; 0 means
+// that it isn't possible or not documented. Each platform gets the fewest acts that its documentation allows, with a
+// connected Git account and one project. Links, buttons, checkboxes, menus and menu entries count as one act each.
+// Typing, Enter in a field, scrolling and copying don't count.
 type Peers struct {
 	Story                  string
 	Vercel, Render, Kinsta int
 	Source                 string
 }
 
-// Ten are the stories that the dashboard must not make longer than the best of its peers does. "i": one act or more is
-// inferred. Their dashboards were not clicked through, and dashboards change.
+// Ten lists the stories that must not take more acts in the dashboard than on the best other platform. "(i)" means that
+// at least one act is inferred: the numbers come from documentation, not from using the dashboards, which also change.
 var Ten = []Peers{
 	{"repository to live site", 4, 4, 0, "vercel.com/docs/projects/managing-projects (3 February 2026): Add New, Project, Import, Deploy. " +
 		"render.com/docs/your-first-deploy: New, Static Site, the repository, Deploy (i)"},
@@ -39,7 +39,7 @@ var Ten = []Peers{
 		"the range, its choice (i). kinsta.com/help/view-server-logs: the site, Logs, and its text in the search box"},
 }
 
-// Fewest returns how many acts the best of the peers takes for a story of Ten.
+// Fewest returns the fewest acts that any of the other platforms takes for a story of Ten.
 func Fewest(t testing.TB, story string) int {
 	t.Helper()
 	for _, p := range Ten {
@@ -57,7 +57,8 @@ func Fewest(t testing.TB, story string) int {
 	return 0
 }
 
-// Tell begins a story on the page that lists the sites, and checks at its end that it took no more acts than the best peer.
+// Tell runs a story that starts on the list of sites, and checks that it took no more acts than on the best other
+// platform.
 func (h *Hand) Tell(story, home string, tell func()) {
 	h.t.Helper()
 	h.Go(home)

@@ -26,7 +26,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// journal is the site of the README's pictures.
+// journal is the build program of the site in the README's screenshots.
 const journal = `console.log('Reading 42 articles')
 await pass('articles')
 console.log('Rendering 58 pages')
@@ -43,7 +43,8 @@ writeFileSync('dist/index.html', '<!doctype html><html lang="en"><meta charset="
 for (const name of ['about', 'archive', 'lighthouse', 'boats']) writeFileSync('dist/' + name + '.html', '<!doctype html><title>' + name + '</title><h1>' + name + '</h1>')
 `
 
-// The README's pictures are of the program as it is: SLIPWAY_PICTURES=docs/images puts them there (make pictures).
+// The README's screenshots can be taken from the current program. With SLIPWAY_PICTURES=docs/images (make pictures),
+// they are stored there.
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())
@@ -108,7 +109,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// The pictures of examples/README.md are of the examples as they are deployed.
+// The screenshots in examples/README.md show the deployed examples.
 func TestExamplePictures(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("SLIPWAY_PICTURES") == "" {
@@ -191,7 +192,7 @@ func TestExamplePictures(t *testing.T) {
 	}
 }
 
-// pictures takes those of the README.
+// pictures takes the README's screenshots.
 type pictures struct {
 	*Window
 	t      *testing.T
@@ -221,7 +222,7 @@ func (p *pictures) screen() []byte {
 	return out
 }
 
-// both writes what is on the screen in the light and in the dark theme.
+// both writes a screenshot in the light and in the dark theme.
 func (p *pictures) both(name string) {
 	p.t.Helper()
 	for scheme, suffix := range map[string]string{"light": "", "dark": "-dark"} {
@@ -243,7 +244,7 @@ func (p *pictures) write(name string, content []byte) {
 	}
 }
 
-// frame takes the next frame of the moving picture and shows it for so long.
+// frame adds a frame to the animation, shown for the given time in hundredths of a second.
 func (p *pictures) frame(hundredths int) {
 	p.t.Helper()
 	img, err := png.Decode(bytes.NewReader(p.screen()))
@@ -280,7 +281,7 @@ func (p *pictures) writeFrames(name string) {
 	p.write(name, b.Bytes())
 }
 
-// commonColors returns the 256 most frequent colors: a page has few, and those between them are close to one.
+// commonColors returns the 256 most frequent colors. Pages have few colors, and blended ones are close to one of these.
 func commonColors(frames []image.Image) color.Palette {
 	count := map[color.RGBA]int{}
 	for _, f := range frames {

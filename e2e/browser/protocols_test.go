@@ -11,8 +11,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// A browser loads a site, its style, script and picture over HTTP/2, and over HTTP/3 where
-// the operator has turned it on.
+// A browser loads a site with its style sheet, script and image over HTTP/2, and over HTTP/3 if the operator has
+// enabled it.
 func TestProtocols(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())

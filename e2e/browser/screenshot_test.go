@@ -10,7 +10,7 @@ import (
 	"slipway/internal/deploy/screenshot"
 )
 
-// After a deployment the dashboard shows the site as a browser on the host draws it; a site that asks for a password has no picture.
+// After a deployment the dashboard shows a screenshot of the site. A site with a password has no screenshot.
 func TestBrowserScreenshot(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// sheet is all pictures on one page, for people.
+// sheet is a page with all screenshots.
 var sheet = template.Must(template.New("").Parse(`<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Pictures of the dashboard</title>
 <style>
@@ -34,11 +34,11 @@ type sheetRun struct {
 
 type sheetPage struct {
 	Name  string
-	Files []string // one for each view
+	Files []string // one per view
 }
 
-// writeSheet writes dir/index.html over the pictures of all runs below dir. Runs that end
-// at the same time write it one after the other, the last one with everything.
+// writeSheet writes dir/index.html with the screenshots of all runs below dir. Concurrent runs write it one after the
+// other, so the last one includes all.
 func writeSheet(dir string) error {
 	folders, err := os.ReadDir(dir)
 	if err != nil {
@@ -51,7 +51,7 @@ func writeSheet(dir string) error {
 			return err
 		}
 		run := sheetRun{Name: f.Name()}
-		for _, file := range first { // sorted, and numbered in the order of the story
+		for _, file := range first { // sorted, and numbered in the order in which they were taken
 			name := strings.TrimSuffix(filepath.Base(file), "--"+views[0].name+".png")
 			p := sheetPage{Name: name}
 			for _, v := range views {

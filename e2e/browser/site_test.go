@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// first is a site that npm builds, and says what it does while it does it.
+// first is the program of a site that npm builds. It prints a line before each gate.
 const first = `console.log('Charting the course')
 await pass('first')
 console.log('Weighing anchor')
@@ -56,7 +56,7 @@ func (s *story) newSite() {
 	s.Look("site")
 }
 
-// plainSite is of files that nothing builds.
+// plainSite creates a site from files that need no build.
 func (s *story) plainSite() {
 	s.step("a site of plain files")
 	s.commit("acme/leaflet", "Print it", map[string]string{
@@ -72,7 +72,7 @@ func (s *story) plainSite() {
 	s.Sees("h1", "Just a leaflet")
 }
 
-// deployed presses what starts a deployment, and waits until that is live.
+// deployed presses a button that starts a deployment, and waits until it is live.
 func (s *story) deployed(button string) {
 	s.t.Helper()
 	s.Press(button)
@@ -114,7 +114,7 @@ console.log('the token is ' + process.env.TOKEN)
 	s.Sees("@vars", "PORTS", "Oslo, Bergen")
 	s.hides(secret)
 	s.Look("env")
-	s.deployed("@deploy") // the banner builds the live commit again, and there is a newer one
+	s.deployed("@deploy") // the banner's button would rebuild the live commit, but there is a newer commit
 	s.Sees("@log", "the token is")
 	s.hides(secret)
 	s.Go(s.site + "/env")
@@ -122,7 +122,7 @@ console.log('the token is ' + process.env.TOKEN)
 	s.answers(http.StatusOK, "Ahoy Oslo, Bergen")
 }
 
-// hides checks that a text stands nowhere in the document.
+// hides checks that the document doesn't contain a text.
 func (s *story) hides(text string) {
 	s.t.Helper()
 	var shown bool
@@ -149,8 +149,8 @@ func (s *story) goBack() {
 	s.Sees("h1", "Ahoy")
 }
 
-// members lets only members see the site for a while: a browser is led to the sign-in page
-// and comes back to the page that it asked for.
+// members restricts the site to its members for a while. A browser is redirected to the sign-in page and returns to the
+// requested page.
 func (s *story) members() {
 	s.step("only members see the site")
 	choose := func(who string) {
@@ -248,7 +248,7 @@ func (s *story) domain() {
 	s.Type("#f-domain", "a-rather-long-name-of-a-department.another-long-name-of-a-branch-office.harbor-and-sons.test")
 	s.Press("@add-domain")
 	s.Sees("@domain", "a-rather-long-name", "CNAME", "Not found")
-	s.Look("domain-long") // no page scrolls sideways on a phone
+	s.Look("domain-long") // even with a long domain, no page scrolls sideways on a phone
 	s.Go(s.site + "/domains")
 	s.Look("domains")
 }
@@ -270,7 +270,7 @@ func (s *story) search() {
 		s.Until("the address does not say what was searched", `location.search === '?q=HARB'`)
 	})
 	s.Focused("@search")
-	s.Go("/?q=HARB") // a link to it finds the same
+	s.Go("/?q=HARB") // a link with the query finds the same site
 	s.Sees(harbor)
 	var others int
 	if s.Eval(`document.querySelectorAll('[data-test="cards"] .card').length`, &others); others != 1 {

@@ -12,18 +12,19 @@ import (
 	"slipway/e2e/world"
 )
 
-// story is one person's time with the program, from the first start on.
+// story is one user's work with the program, starting with the first start.
 type story struct {
 	*harness
 	*Window
 	t    *testing.T
-	site string // the path of its pages
-	live string // its address
+	site string // path of the site's pages in the dashboard
+	live string // the site's URL
 
 	begun time.Time
 }
 
-// The whole story, told to the real program in a real browser.
+// A user can do everything in the dashboard, from the first start to deleting a site, with the real program and a real
+// browser.
 func TestBrowserStory(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, "story", "harbor", "leaflet")
@@ -49,7 +50,7 @@ func TestBrowserStory(t *testing.T) {
 
 func (s *story) step(name string) { s.t.Logf("%5.1f s  %s", time.Since(s.begun).Seconds(), name) }
 
-// stays checks that what do waits for comes without another document.
+// stays checks that the page doesn't load another document during do.
 func (s *story) stays(do func()) {
 	s.t.Helper()
 	s.Eval(`void (document.slipwayStays = true)`, nil)
@@ -80,8 +81,7 @@ func (s *story) comeIn() {
 	other.Look("setup-used")
 }
 
-// answers waits until the live address answers so to a client that trusts the exported
-// root alone.
+// answers waits until the site responds with this status and text to a client that trusts only the exported root.
 func (s *story) answers(status int, text string) {
 	s.t.Helper()
 	client, err := s.Browser()

@@ -18,8 +18,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// Eight of the ten stories, told with a mouse and told with the keyboard alone: none takes more acts than the best of the peers.
-// The two of WordPress are in e2e/wordpress.
+// With a mouse and with only the keyboard, eight of the ten stories take no more acts than on the best other platform.
+// The two WordPress stories are in e2e/wordpress.
 func TestBrowserTenStories(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -32,7 +32,7 @@ func TestBrowserTenStories(t *testing.T) {
 	}
 }
 
-// The page of the dashboard says how many acts each story takes elsewhere.
+// The table in docs/dashboard.md matches Ten.
 func TestPeersInDocs(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(world.Root(), "docs", "dashboard.md"))
@@ -168,12 +168,12 @@ http.createServer((q, r) => r.end('ahoy')).listen(process.env.PORT)`,
 		err := h.Call(t.Context(), key, "GET", "/sites/"+ferry.Data.ID+"/logs?search=buoy+400", nil, &printed)
 		return len(printed.Logs) > 0, err
 	})
-	w.Go("/account/keys") // it follows nothing, which the program would have to answer while it is stopped
+	w.Go("/account/keys") // this page has no live updates, which would fail while the program is stopped
 	h.ages(ferry.Data.ID, time.Hour)
 	p.Tell("find a log line of an hour ago", "/", func() {
 		p.Open(`.card-link[href="/sites/` + ferry.Data.ID + `"]`)
 		p.Open(`.rail-link[href="/sites/` + ferry.Data.ID + `/logs"]`)
-		p.Keys("/") // Tab would do; the key is quicker
+		p.Keys("/") // Tab would work too, but takes longer
 		p.Focused("#log-search")
 		p.Fill("#log-search", "line 4711")
 		p.Send()
@@ -182,7 +182,7 @@ http.createServer((q, r) => r.end('ahoy')).listen(process.env.PORT)`,
 	})
 }
 
-// until waits for a condition.
+// until polls is until it is true.
 func (h *harness) until(what string, is func() (bool, error)) {
 	h.t.Helper()
 	ctx, stop := context.WithTimeout(h.t.Context(), patience)
@@ -192,7 +192,7 @@ func (h *harness) until(what string, is func() (bool, error)) {
 	}
 }
 
-// ages makes what an application has printed so much older, while the program is away.
+// ages stops the program and makes an application's log lines older.
 func (h *harness) ages(site string, by time.Duration) {
 	h.t.Helper()
 	if err := h.World.Stop(h.t.Context()); err != nil {

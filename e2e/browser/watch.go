@@ -21,7 +21,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// Allow lets pages of this window ask the host of an address.
+// Allow lets the window's pages send requests to the host of a URL.
 func (w *Window) Allow(address string) {
 	w.t.Helper()
 	u, err := url.Parse(address)
@@ -33,22 +33,22 @@ func (w *Window) Allow(address string) {
 	w.hosts[u.Host] = true
 }
 
-// Expect says that one answer of this status is about to come: Chromium notes it on the
-// console, where nothing else may stand.
+// Expect allows one response with this status. Chromium logs it to the console, which must otherwise stay empty.
 func (w *Window) Expect(status int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.expected[status]++
 }
 
-// Refuses says that the browser is about to refuse something and to complain of it with this word. Refused waits for it.
+// Refuses announces that the browser will block something and log a message with this word. Refused waits for the
+// message.
 func (w *Window) Refuses(word string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.refused[word] = 0
 }
 
-// Refused waits until the browser has complained with a word of Refuses.
+// Refused waits until the browser has logged a message with a word passed to Refuses.
 func (w *Window) Refused(word string) {
 	w.t.Helper()
 	ctx, stop := context.WithTimeout(w.ctx, patience)
@@ -65,7 +65,7 @@ func (w *Window) Refused(word string) {
 
 var answered = regexp.MustCompile(`responded with a status of (\d+)`)
 
-// watch notes what no page may do; the test fails with it when it ends.
+// watch records forbidden actions of pages, with which the test fails when it ends.
 func (w *Window) watch() {
 	w.t.Cleanup(func() {
 		w.mu.Lock()
@@ -98,7 +98,7 @@ func (w *Window) watch() {
 					return
 				}
 				if status == 404 && strings.HasSuffix(ev.Entry.URL, "/follow") {
-					return // the page's stream, asked for once more while what it shows was deleted
+					return // the page reconnected its event stream while the resource was deleted
 				}
 			}
 			w.note("browser: %s %s", ev.Entry.Text, ev.Entry.URL)

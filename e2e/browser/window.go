@@ -24,8 +24,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// Window is one window with cookies of its own. Selectors are CSS, in which @name stands
-// for [data-test="name"] and @name* for all whose hook begins so.
+// Window is a window with its own cookies. Selectors are CSS, in which @name means [data-test="name"], and @name* every
+// element whose data-test begins with name.
 type Window struct {
 	Base string // scheme, host and port of the pages that Go opens
 
@@ -33,18 +33,18 @@ type Window struct {
 	ctx     context.Context
 	browser *Browser
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the following fields
 	hosts    map[string]bool
-	expected map[int]int    // status → how many answers of it may still come
-	refused  map[string]int // word → how often the browser has complained with it
+	expected map[int]int    // status → number of responses that are still allowed
+	refused  map[string]int // word → number of console messages with it
 	faults   []string
 	at       string // the page that was opened last
 }
 
-// Popup returns the window that what is done opens.
+// Popup returns the window that do opens.
 func (w *Window) Popup(do func()) *Window { w.t.Helper(); return w.popup(do, true) }
 
-// Elsewhere is Popup for a page that is not ours: what it does is nobody's business here.
+// Elsewhere is Popup for a page of another program, which isn't watched.
 func (w *Window) Elsewhere(do func()) *Window { w.t.Helper(); return w.popup(do, false) }
 
 func (w *Window) popup(do func(), watched bool) *Window {
@@ -79,13 +79,13 @@ func css(selector string) string {
 	})
 }
 
-// quoted is a selector or a text as JavaScript writes it.
+// quoted returns a text as a JavaScript string.
 func quoted(text string) string {
 	b, _ := json.Marshal(text)
 	return string(b)
 }
 
-// Run does what chromedp can.
+// Run runs chromedp actions.
 func (w *Window) Run(actions ...chromedp.Action) {
 	w.t.Helper()
 	if err := chromedp.Run(w.ctx, actions...); err != nil {
@@ -93,7 +93,7 @@ func (w *Window) Run(actions ...chromedp.Action) {
 	}
 }
 
-// fatal ends the test and keeps a picture of what the window shows.
+// fatal stores a screenshot of the window and ends the test.
 func (w *Window) fatal(format string, args ...any) {
 	w.t.Helper()
 	ctx, stop := context.WithTimeout(w.ctx, 5*time.Second)
@@ -114,7 +114,7 @@ func (w *Window) eval(script string, out any) error {
 	}))
 }
 
-// Eval is a script's value.
+// Eval evaluates a script and stores its value in out.
 func (w *Window) Eval(script string, out any) {
 	w.t.Helper()
 	if err := w.eval(script, out); err != nil {
@@ -122,7 +122,7 @@ func (w *Window) Eval(script string, out any) {
 	}
 }
 
-// Until waits until a script says true. A page that is about to be replaced is asked again.
+// Until waits until a script returns true. Errors while the page is being replaced don't count.
 func (w *Window) Until(what, script string) {
 	w.t.Helper()
 	ctx, stop := context.WithTimeoutCause(w.ctx, patience, fmt.Errorf("it didn't come in %s", patience))
@@ -132,7 +132,7 @@ func (w *Window) Until(what, script string) {
 	}
 }
 
-// comes returns when a script, or what it promises, is true, or ctx ends.
+// comes returns when a script, or its promise, returns true, or when ctx ends.
 func (w *Window) comes(ctx context.Context, script string) error {
 	return world.Until(ctx, 25*time.Millisecond, func() (ok bool, err error) {
 		err = w.eval("Promise.resolve(("+script+")).then(Boolean)", &ok)
@@ -140,12 +140,12 @@ func (w *Window) comes(ctx context.Context, script string) error {
 	})
 }
 
-// visible is a script: the elements that can be seen.
+// visible returns a script that lists the visible elements.
 func visible(selector string) string {
 	return `[...document.querySelectorAll(` + quoted(css(selector)) + `)].filter((e) => e.checkVisibility({visibilityProperty: true}))`
 }
 
-// Sees waits until something can be seen, with all of these texts in it.
+// Sees waits until a visible element contains all of these texts.
 func (w *Window) Sees(selector string, texts ...string) {
 	w.t.Helper()
 	list, _ := json.Marshal(append([]string{}, texts...))
@@ -153,13 +153,13 @@ func (w *Window) Sees(selector string, texts ...string) {
 		visible(selector)+`.some((e) => `+string(list)+`.every((t) => e.innerText.includes(t)))`)
 }
 
-// Misses waits until something can't be seen any more.
+// Misses waits until no matching element is visible.
 func (w *Window) Misses(selector string) {
 	w.t.Helper()
 	w.Until(selector+" is still to be seen", visible(selector)+`.length === 0`)
 }
 
-// Text returns what the first such element says.
+// Text returns the text of the first visible element.
 func (w *Window) Text(selector string) (text string) {
 	w.t.Helper()
 	w.Sees(selector)
@@ -167,7 +167,7 @@ func (w *Window) Text(selector string) (text string) {
 	return text
 }
 
-// Attr is an attribute of the first such element, resolved where it is an address.
+// Attr returns a property of the first visible element. URLs are absolute.
 func (w *Window) Attr(selector, name string) (value string) {
 	w.t.Helper()
 	w.Sees(selector)
@@ -175,14 +175,14 @@ func (w *Window) Attr(selector, name string) (value string) {
 	return value
 }
 
-// Path is where the window is, without scheme and host.
+// Path returns the path of the window's URL.
 func (w *Window) Path() (path string) {
 	w.t.Helper()
 	w.Eval(`location.pathname`, &path)
 	return path
 }
 
-// Go opens a page; an address without a host is below Base.
+// Go opens a page. A path is relative to Base.
 func (w *Window) Go(address string) {
 	w.t.Helper()
 	if address[0] == '/' {
@@ -192,7 +192,7 @@ func (w *Window) Go(address string) {
 	w.at = address
 	w.mu.Unlock()
 	w.leads(func() {
-		// Not chromedp.Navigate: it also waits for the load event of the page before.
+		// chromedp.Navigate can't be used: it also waits for the previous page's load event.
 		w.Run(chromedp.ActionFunc(func(ctx context.Context) error {
 			_, _, failed, _, err := page.Navigate(address).Do(ctx)
 			if err == nil && failed != "" {
@@ -203,7 +203,7 @@ func (w *Window) Go(address string) {
 	})
 }
 
-// leads waits until what is done has led to another document, and that is all there.
+// leads runs do and waits until another document has loaded completely.
 func (w *Window) leads(do func()) {
 	w.t.Helper()
 	w.Eval(`void (document.slipwayOld = true)`, nil)
@@ -211,7 +211,7 @@ func (w *Window) leads(do func()) {
 	ctx, stop := context.WithTimeoutCause(w.ctx, patience, fmt.Errorf("it didn't come in %s", patience))
 	defer stop()
 	var at string
-	// Both at once: a page that follows what happens may load itself anew right after.
+	// Both in one script: a page with live updates may reload right after it has loaded.
 	if err := world.Until(ctx, 25*time.Millisecond, func() (bool, error) {
 		err := w.eval(`!document.slipwayOld && document.readyState === 'complete' ? location.href : ''`, &at)
 		return err == nil && at != "", err
@@ -223,15 +223,15 @@ func (w *Window) leads(do func()) {
 	w.mu.Unlock()
 }
 
-// Click clicks the one element that can be seen, where a mouse can reach it.
+// Click clicks the only visible matching element, if a mouse can reach it.
 func (w *Window) Click(selector string) {
 	w.t.Helper()
 	var at struct {
 		N    int
 		X, Y float64
-		Over string // what lies over it
+		Over string // the element that covers it
 	}
-	for end := time.Now().Add(patience); at.N == 0 && time.Now().Before(end); { // a page that loads itself anew is empty for a moment
+	for end := time.Now().Add(patience); at.N == 0 && time.Now().Before(end); { // a page that is reloading is briefly empty
 		w.Until("no click on "+selector, visible(selector)+`.length > 0`)
 		w.Eval(`(() => {
 			const all = `+visible(selector)+`, e = all[0];
@@ -253,13 +253,13 @@ func (w *Window) Click(selector string) {
 	w.Run(input.DispatchMouseEvent(input.MouseMoved, at.X, at.Y), mouse(input.MousePressed, 1), mouse(input.MouseReleased, 0))
 }
 
-// Press clicks what leads to another page.
+// Press clicks an element that opens another page.
 func (w *Window) Press(selector string) {
 	w.t.Helper()
 	w.leads(func() { w.Click(selector) })
 }
 
-// Type puts a text into a field in the place of what stands there.
+// Type replaces a field's text.
 func (w *Window) Type(selector, text string) {
 	w.t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -269,7 +269,7 @@ func (w *Window) Type(selector, text string) {
 		if focused {
 			break
 		}
-		if time.Now().After(end) { // before it, the page may have come to its end under the click
+		if time.Now().After(end) { // before the deadline: the click may have hit a page that was still loading
 			w.fatal("a click on %s does not lead into a field", selector)
 		}
 	}
@@ -288,7 +288,7 @@ func (w *Window) Copied(button string) (text string) {
 		if err == nil {
 			break
 		}
-		if time.Now().After(end) { // before it, a page that follows what happens may have replaced the button
+		if time.Now().After(end) { // before the deadline: a page with live updates may have replaced the button
 			w.fatal("%s does not say that it has copied: %v", button, err)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package builds owns the promises about builds, told to the real program: real projects
-// from the real registry, the queue, and builds that mean harm.
+// Package builds owns the end-to-end tests of builds with the real program: real projects from the real registry, the
+// queue, and malicious builds.
 package builds
 
 import (
@@ -26,35 +26,35 @@ import (
 	"slipway/e2e/world"
 )
 
-// binary is the program, built once.
 var binary string
 
-// asVar makes this test binary drop to a uid and become the program: "uid:program". The
-// world starts its program with its own rights, and only through this as another user.
+// asVar makes this test binary drop to another uid and exec the program: "uid:program". The world itself can't start
+// its program as another user.
 const asVar = "SLIPWAY_E2E_AS"
 
-// plainUID is the plain user that the program is started as where we are root.
+// plainUID is the unprivileged user that runs the program when the tests run as root.
 const plainUID = 61_234
 
 func TestMain(m *testing.M) {
 	if as := os.Getenv(asVar); as != "" {
 		become(as)
 	}
-	// Half of what these tests do is waiting: for limits, for turns, for the registry.
+	// These tests spend half of their time waiting for limits, the queue and the registry, so run more of them in
+	// parallel.
 	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
 		panic(err)
 	}
 	os.Exit(world.Main(m, &binary))
 }
 
-// become never returns.
+// become changes the uid and replaces this process with the program.
 func become(as string) {
 	uid, program, _ := strings.Cut(as, ":")
 	id, err := strconv.Atoi(uid)
 	if err == nil {
 		err = errors.Join(syscall.Setgroups(nil), syscall.Setgid(id), syscall.Setuid(id))
 	}
-	if err == nil { // another identity takes it away
+	if err == nil { // changing the uid clears the parent-death signal
 		err = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0)
 	}
 	if err == nil {
@@ -64,18 +64,17 @@ func become(as string) {
 	os.Exit(1)
 }
 
-// harness is one installation with a user in it.
+// harness is an installation with one user.
 type harness struct {
 	*world.World
 	t       testing.TB
 	key     string
-	uid     int // what the program runs as
+	uid     int // of the program
 	browser *http.Client
 }
 
-// newHarness makes an installation that allows what the registry needs and nothing else:
-// no flag opens the loopback. It starts with flags added. As is the uid to run as; 0 is
-// whoever we are.
+// newHarness starts an installation whose builds can reach the registry; no flag opens loopback addresses. as is the
+// uid of the program, 0 for the current user.
 func newHarness(t testing.TB, as int, flags ...string) *harness {
 	t.Helper()
 	dir := t.TempDir()
@@ -96,7 +95,7 @@ func newHarness(t testing.TB, as int, flags ...string) *harness {
 		"1000000",
 		"--registry",
 		"local",
-		"--browser", // pictures of sites are not what is told here
+		"--browser", // no screenshots in these tests
 		"none",
 	}, mirror(t), flags)
 	h := &harness{World: w, t: t, uid: os.Geteuid()}
@@ -121,8 +120,7 @@ func newHarness(t testing.TB, as int, flags ...string) *harness {
 	return h
 }
 
-// modes are the ways to start the program: as we are, and as a plain user where we are root,
-// both at the same time.
+// modes runs a test as the current user and, if that is root, in parallel as an unprivileged user.
 func modes(t *testing.T, test func(t *testing.T, as int)) {
 	if os.Geteuid() != 0 {
 		t.Run("plain", func(t *testing.T) { test(t, 0) })
@@ -142,7 +140,7 @@ func mirror(t testing.TB) []string {
 	return f
 }
 
-// registryHost is the name of the npm registry's server.
+// registryHost returns the host name of the npm registry.
 func registryHost(t testing.TB) string {
 	t.Helper()
 	out, err := exec.Command("npm", "config", "get", "registry").Output()
@@ -165,7 +163,7 @@ func (h *harness) user(email string) string {
 	return key
 }
 
-// commit makes files the newest commit of a repository's main branch.
+// commit commits files to a repository's main branch as its complete tree.
 func (h *harness) commit(repo string, files map[string]string) {
 	h.t.Helper()
 	h.commitTo(repo, "main", files)
@@ -182,7 +180,7 @@ func (h *harness) commitTo(repo, branch string, files map[string]string) {
 	}
 }
 
-// shell is a repository whose build is one shell script that works without any tools.
+// shell returns a repository whose build is a shell script that needs no toolchain.
 func shell(script string) map[string]string {
 	return map[string]string{
 		"slipway.toml": "[build]\ncommand = \"sh ./build.sh\"\noutput = \"dist\"\n",
@@ -190,7 +188,7 @@ func shell(script string) map[string]string {
 	}
 }
 
-// node is one whose build is one Node program without dependencies.
+// node returns a repository whose build is a Node.js program without dependencies.
 func node(program string) map[string]string {
 	return map[string]string{
 		"slipway.toml": "[build]\ncommand = \"node build.cjs\"\noutput = \"dist\"\n",
@@ -198,13 +196,13 @@ func node(program string) map[string]string {
 	}
 }
 
-// aSite holds what these tests know of one.
+// aSite holds a site and its owner's key.
 type aSite struct {
 	ID, URL string
 	key     string
 }
 
-// site makes a site of a repository, which starts its first deployment.
+// site creates a site from a repository, which starts its first deployment.
 func (h *harness) site(repo string, more map[string]any) aSite {
 	h.t.Helper()
 	return h.siteOf(h.key, repo, more)
@@ -229,7 +227,7 @@ func (h *harness) call(key, method, path string, body, out any) {
 	}
 }
 
-// deployment is one as its owner sees it.
+// deployment is an API response.
 type deployment struct {
 	ID, Status, Error, Framework, URL string
 	Trigger                           string
@@ -248,7 +246,7 @@ func (d deployment) ended() bool {
 	return d.Status == "success" || d.Status == "failed" || d.Status == "canceled"
 }
 
-// stage is the status of a stage, or "".
+// stage returns the status of a stage, or "".
 func (d deployment) stage(name string) string {
 	for _, s := range d.Stages {
 		if s.Name == name {
@@ -258,7 +256,7 @@ func (d deployment) stage(name string) string {
 	return ""
 }
 
-// running is the name of the stage that runs, or "".
+// running returns the name of the running stage, or "".
 func (d deployment) running() string {
 	for _, s := range d.Stages {
 		if s.Status == "running" {
@@ -275,7 +273,7 @@ func (h *harness) get(s aSite, id string) deployment {
 	return d
 }
 
-// first is the deployment that a new site starts with.
+// first returns the ID of a new site's first deployment.
 func (h *harness) first(s aSite) string {
 	h.t.Helper()
 	var id string
@@ -290,11 +288,11 @@ func (h *harness) first(s aSite) string {
 	return id
 }
 
-// deploy asks for one more deployment.
+// deploy starts another deployment.
 func (h *harness) deploy(s aSite, body map[string]any) string {
 	h.t.Helper()
 	var out struct{ DeploymentID string }
-	var wish any // no body at all, unless there is something to say
+	var wish any // no request body if body is nil
 	if body != nil {
 		wish = body
 	}
@@ -307,17 +305,16 @@ func (h *harness) cancel(s aSite, id string) {
 	h.call(s.key, "POST", "/deployments/"+id+"/cancel", nil, nil)
 }
 
-// patience is how long what must come is waited for, at least: only a broken program uses
-// it up.
+// patience is the shortest limit for waiting. Only a broken program uses it up.
 const patience = time.Minute
 
-// until waits for a condition.
+// until polls ok until it is true, and fails the test after most (longer on a busy machine).
 func (h *harness) until(most time.Duration, what string, ok func() bool) {
 	h.t.Helper()
 	h.waits(world.Until, 20*time.Millisecond, most, what, ok)
 }
 
-// soon is until for what is over soon after it has come.
+// soon is until for a condition that may hold only briefly: it polls often.
 func (h *harness) soon(what string, ok func() bool) {
 	h.t.Helper()
 	h.waits(world.Watch, 5*time.Millisecond, patience, what, ok)
@@ -338,7 +335,7 @@ func (h *harness) waits(wait world.Wait, pause, most time.Duration, what string,
 	}
 }
 
-// wait returns a deployment when it has ended.
+// wait waits until a deployment has ended and returns it.
 func (h *harness) wait(s aSite, id string) deployment {
 	h.t.Helper()
 	var d deployment
@@ -356,7 +353,7 @@ func (h *harness) built(s aSite, id string) deployment {
 	return d
 }
 
-// failed waits for one that must fail, with this in its reason.
+// failed waits for a deployment that must fail with this text in its error.
 func (h *harness) failed(s aSite, id, why string) deployment {
 	h.t.Helper()
 	d := h.wait(s, id)
@@ -367,7 +364,7 @@ func (h *harness) failed(s aSite, id, why string) deployment {
 	return d
 }
 
-// log is a deployment's log as text: stage, level, message.
+// log returns a deployment's log as text: stage, level, message.
 func (h *harness) log(s aSite, id string) string {
 	h.t.Helper()
 	var text strings.Builder
@@ -387,7 +384,7 @@ func (h *harness) log(s aSite, id string) string {
 	}
 }
 
-// page returns what a site answers.
+// page requests a page of a site.
 func (h *harness) page(address string) world.Answer {
 	h.t.Helper()
 	a, err := h.Site(context.Background(), h.browser, world.Request{Method: http.MethodGet, URL: address})
@@ -397,8 +394,8 @@ func (h *harness) page(address string) world.Answer {
 	return a
 }
 
-// shows waits until an address answers 200 with a text: the edge hears of a new release
-// a moment after the deployment has ended.
+// shows waits until a URL returns 200 with a text. The edge switches to a new release a moment after the deployment has
+// ended.
 func (h *harness) shows(address, text string) world.Answer {
 	h.t.Helper()
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {

@@ -11,14 +11,14 @@ import (
 	"slipway/e2e/world"
 )
 
-// The program is killed with SIGKILL in every phase of a build. After its next start the
-// deployment is done again, or ends; no process, and nothing on disk, is left of before.
+// If the program is killed with SIGKILL in any stage of a build, it runs the deployment again after its next start, or
+// ends it. No process or file of the interrupted build remains.
 func TestKilledInEveryStage(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
 	h := newHarness(t, 0, "--builds", "2")
-	// One build that can be done again and takes a moment everywhere; the first time it
-	// leaves a process that would outlive it.
+	// A build that can be repeated and takes a moment in each stage. The install command leaves a process that would
+	// outlive the build.
 	files := map[string]string{
 		"slipway.toml": "[build]\ninstall = \"(setsid sleep 863994 &) ; sleep 1\"\ncommand = \"sh ./build.sh\"\noutput = \"dist\"\n",
 		"build.sh":     "(setsid sleep 863994 &); sleep 1; mkdir dist; i=0; while [ $i -lt 600 ]; do echo $i > dist/$i.html; i=$((i+1)); done; echo whole > dist/index.html",
@@ -31,7 +31,7 @@ func TestKilledInEveryStage(t *testing.T) {
 		var s aSite
 		var id string
 		var d deployment
-		for try := range 5 { // a stage may be over before it is seen
+		for try := range 5 { // the stage may end before it is seen
 			s = h.site("acme/again", map[string]any{"name": fmt.Sprint("killed in ", stage, " ", try)})
 			id = h.first(s)
 			h.soon(stage, func() bool { d = h.get(s, id); return d.running() == stage || d.ended() })
@@ -53,7 +53,7 @@ func TestKilledInEveryStage(t *testing.T) {
 		h.until(patience, stage+": end of all processes", func() bool { return len(processes("sleep\x00863994")) == 0 })
 		h.clean(stage)
 	}
-	// One that was canceled while nobody ran is not built again, and leaves nothing either.
+	// A deployment that was canceled while the program was down isn't built again and leaves nothing behind.
 	h.commit("acme/sleep", sleeper("5"))
 	s := h.site("acme/sleep", nil)
 	id := h.first(s)
@@ -71,9 +71,8 @@ func TestKilledInEveryStage(t *testing.T) {
 	h.until(patience, "end of all control groups", func() bool { groups, _ := filepath.Glob(h.groups() + "/*/"); return len(groups) == 0 })
 }
 
-// A process manager that stops the service at the moment when the kernel has killed one of
-// its processes for memory, as systemd does by default (OOMPolicy=stop), and starts it
-// again, does not make it build the same again and again: the deployment has failed.
+// The process manager stops the service when the kernel kills one of its processes for lack of memory (systemd's
+// default, OOMPolicy=stop) and starts it again. The service must not repeat the build: the deployment has failed.
 func TestStoppedByAnOOMKill(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, 0, "--builds", "1", "--build-memory", "128")
@@ -92,7 +91,7 @@ func TestStoppedByAnOOMKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.failed(s, id, "out of memory")
-	if n := strings.Count(h.log(s, id), "info  $ node hungry.cjs"); n != 1 { // once more, as error, in the excerpt
+	if n := strings.Count(h.log(s, id), "info  $ node hungry.cjs"); n != 1 { // another time as an error, in the excerpt
 		t.Errorf("it was built %d times:\n%s", n, h.log(s, id))
 	}
 	h.nothingLeft(s)

@@ -7,8 +7,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// What goes wrong most often is explained: the reason says what is wrong and what to do,
-// and the log's last lines hold the words of the tool that found it.
+// Frequent failures are explained: the error says what is wrong and what to do, and the end of the log has the output
+// of the tool that failed.
 func TestFailuresAreExplained(t *testing.T) {
 	t.Parallel()
 	world.Long(t)

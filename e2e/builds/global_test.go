@@ -2,8 +2,8 @@ package builds
 
 import "testing"
 
-// What a build installs globally it can run, in the same command and in later ones. The
-// package is a folder of the repository, so this needs no registry.
+// A build can run packages that it installs globally, in the same command and in later commands. The package is a
+// folder of the repository, so the test needs no registry.
 func TestGlobalInstall(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, 0, "--builds", "1")

@@ -20,7 +20,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// groups is a pattern that finds the installation's own control group in every hierarchy.
+// groups returns a glob pattern of the installation's cgroup in every hierarchy.
 func (h *harness) groups() string {
 	dir, err := filepath.EvalSymlinks(filepath.Join(h.Data, "builds/sandbox"))
 	if err != nil {
@@ -30,8 +30,7 @@ func (h *harness) groups() string {
 	return "/sys/fs/cgroup/*/slipway*/" + hex.EncodeToString(sum[:6])
 }
 
-// nothingLeft fails when anything of a site's builds is still there: a process with the
-// site in its environment, a control group, a mount, a scratch directory.
+// nothingLeft fails the test unless a site's builds leave no process, cgroup, mount or scratch directory.
 func (h *harness) nothingLeft(s aSite) {
 	h.t.Helper()
 	var left []string
@@ -43,7 +42,7 @@ func (h *harness) nothingLeft(s aSite) {
 	h.until(patience, "end of all that a build had", func() bool { left = h.left(s); return len(left) == 0 })
 }
 
-// left returns what there is of a site's builds.
+// left lists the processes and files that remain of a site's builds.
 func (h *harness) left(s aSite) []string {
 	out := h.leftovers()
 	mark := []byte("SLIPWAY_SITE_ID=" + s.ID)
@@ -64,8 +63,8 @@ func (h *harness) left(s aSite) []string {
 	return out
 }
 
-// watch asks the service for a site 20 times a second until stop, and returns the p99 and
-// how long that may be on a machine as busy as this one was.
+// watch requests a site from the API 20 times a second until stop is called. stop returns the p99 of the response times,
+// and most adjusted to the load that the machine had.
 func (h *harness) watch(s aSite, most time.Duration) (stop func() (p99, may time.Duration)) {
 	quit := make(chan struct{})
 	var took []time.Duration
@@ -110,20 +109,20 @@ func (h *harness) watch(s aSite, most time.Duration) (stop func() (p99, may time
 	}
 }
 
-// Builds that use up what they can end with a reason, and meanwhile the service answers.
+// Builds that exhaust a resource fail with a reason, and the service responds quickly meanwhile.
 func TestGreedyBuilds(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, as int) {
-		// each of them meets another limit long before
+		// These builds reach another limit long before the time limit.
 		h, mark := newHarness(
 			t, as, "--builds", "1", "--build-memory", "128", "--build-disk", "256", "--build-time", "1m",
 		), strconv.Itoa(as)
-		// for what nothing else ends
+		// For the builds that only the time limit ends.
 		brief := newHarness(t, as, "--builds", "1", "--build-memory", "128", "--build-time", "3s")
 		h.commit("acme/good", shell("mkdir dist; echo good > dist/index.html"))
 		good := h.site("acme/good", nil)
 		h.built(good, h.first(good))
-		brief.commit("acme/page", map[string]string{"index.html": "a page"}) // which needs no build
+		brief.commit("acme/page", map[string]string{"index.html": "a page"}) // needs no build
 		page := brief.site("acme/page", nil)
 		brief.built(page, brief.first(page))
 		stops := []func() (p99, may time.Duration){h.watch(good, 500*time.Millisecond), brief.watch(page, 500*time.Millisecond)}
@@ -171,8 +170,8 @@ func TestGreedyBuilds(t *testing.T) {
 	})
 }
 
-// snoop is a build that tries what is forbidden and publishes what came of it. The
-// sandbox's own canary tries system calls; this is about what the product adds.
+// snoop is a build that tries forbidden operations and publishes the results. The sandbox's own tests try system calls;
+// this covers what the product adds.
 const snoop = `
 const fs = require('fs'), net = require('net'), http = require('http'), { spawnSync } = require('child_process')
 const want = JSON.parse(fs.readFileSync('want.json', 'utf8'))
@@ -317,7 +316,7 @@ func TestForbidden(t *testing.T) {
 	})
 }
 
-// nothingLeftBut is nothingLeft beside n builds that are meant to run.
+// nothingLeftBut is nothingLeft while n other builds run.
 func (h *harness) nothingLeftBut(s aSite, n int) {
 	h.t.Helper()
 	h.until(patience, "end of all that a build had on disk", func() bool { return len(h.leftovers()) == n })
@@ -330,8 +329,8 @@ func (h *harness) nothingLeftBut(s aSite, n int) {
 	})
 }
 
-// What a build leaves in its output folder is copied, left out or refused with its name: nothing
-// outside is ever published, and nothing that lives on can touch it.
+// Anything a build leaves in its output folder is either copied, skipped or rejected by name. Files outside the folder
+// are never published, and a process that survives the build can't change the copy.
 func TestHostileOutput(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, as int) {
@@ -340,8 +339,8 @@ func TestHostileOutput(t *testing.T) {
 		victim := h.victim()
 		for i, b := range []struct {
 			name, script string
-			why          string // the deployment fails with; "" where it succeeds …
-			page, want   string // … and then a page shows this
+			why          string // the deployment's error, or "" if it succeeds …
+			page, want   string // … and then a page contains this
 		}{
 			{"link-out", good + "ln -s /etc/passwd dist/passwd.txt", "", "/", "good"},
 			{"link-climbs", good + "ln -s ../../../../../../etc/passwd dist/p.txt", "", "/", "good"},
@@ -372,7 +371,7 @@ func TestHostileOutput(t *testing.T) {
 			{"setuid", good + "chmod 4755 dist/index.html", "", "/", "good"},
 			{"names", good + `echo n > "$(printf 'dist/a\nb.html')"; echo q > "dist/x'\$(id)'.html"`, "", "", ""},
 			{"git", good + "mkdir dist/.git; echo s > dist/.git/config", "", "/", "good"},
-			// It goes on after the build has "ended", or so it thinks.
+			// A process keeps changing the folder after the build's main process has exited.
 			{"survivor", good + `mkdir dist/a; echo a > dist/a/x.html
 				(setsid sh -c 'trap "" TERM HUP; while :; do mv dist/a dist/b; ln -s /etc dist/a; rm dist/a; mv dist/b dist/a; done' > /dev/null 2>&1 &)
 				(setsid nohup sleep 863998` + mark + ` > /dev/null 2>&1 &)`, "", "", ""},
@@ -410,7 +409,8 @@ func TestHostileOutput(t *testing.T) {
 			h.nothingLeft(s)
 		}
 		h.until(patience, "end of all processes", func() bool { return len(processes("sleep\x00863998"+mark)) == 0 })
-		// A program runs from the whole checkout, and from nothing else.
+		// The result of a program's build is the checkout, which must be a folder; a link or a FIFO in its place fails
+		// the deployment.
 		for i, put := range []string{"ln -s " + victim + " repo", "mkfifo repo"} {
 			repo := fmt.Sprintf("acme/program%d", i)
 			h.commit(repo, map[string]string{
@@ -426,8 +426,7 @@ func TestHostileOutput(t *testing.T) {
 	})
 }
 
-// Folders that caches are kept in, or restored to, may be links that somebody committed
-// or a build made: what they lead to is neither read nor written.
+// Cache folders may be links, committed or made by a build. The program neither reads nor writes their targets.
 func TestHostileCaches(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, as int) {
@@ -443,13 +442,13 @@ func TestHostileCaches(t *testing.T) {
 				"package-lock.json": manifest,
 				"build.sh":          "mkdir -p dist; echo fine > dist/index.html; ls -la . node_modules ~ 2>&1\n",
 			}
-			if dirs == nil { // the build itself makes them, from whatever it finds
+			if dirs == nil { // the build itself makes the links
 				files["build.sh"] += fmt.Sprintf(
 					"rm -rf ~/.npm ~/.cache node_modules; ln -s %[1]s ~/.npm; ln -s %[1]s ~/.cache; ln -s %[1]s node_modules\n",
 					victim,
 				)
 			}
-			if i == 3 { // the place of the checkout itself, before the framework's cache comes back to it
+			if i == 3 { // replace the checkout itself by a link, before the framework's cache is stored
 				files["slipway.toml"] = "[build]\nframework = \"next-export\"\ninstall = \"sh ./install.sh\"\ncommand = \"sh ./build.sh\"\noutput = \"dist\"\n"
 				files["build.sh"] = "mkdir -p dist .next/cache; echo fine > dist/index.html; echo kept > .next/cache/kept\n"
 				files["install.sh"] = "true"
@@ -474,7 +473,7 @@ func TestHostileCaches(t *testing.T) {
 			if i == 3 {
 				files["install.sh"] = "cd ..; mv repo old; ln -s " + victim + " repo"
 				h.commit(repo, files)
-				h.wait(s, h.deploy(s, nil)) // however it ends
+				h.wait(s, h.deploy(s, nil)) // it may fail
 				h.unharmed(victim)
 				continue
 			}
@@ -490,8 +489,7 @@ func TestHostileCaches(t *testing.T) {
 	})
 }
 
-// victim is a folder of somebody else's that looks like all that builds work with. Its
-// modes would allow everything, to everybody.
+// victim makes a folder of another user that contains the names that builds use. Its modes allow all users everything.
 func (h *harness) victim() string {
 	h.t.Helper()
 	dir := filepath.Join(h.Dir, "victim")
@@ -514,7 +512,7 @@ func (h *harness) victim() string {
 
 var victimFiles = []string{"file", "dist/index.html", "dist/file", "node_modules/file", ".npm/file", ".cache/file", "package.json"}
 
-// unharmed fails when the victim has lost anything, or got anything.
+// unharmed fails the test if a file in the victim was changed, deleted or added.
 func (h *harness) unharmed(victim string) {
 	h.t.Helper()
 	n := 0

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// reader asks the registry for a small document in every way that programs have: none of
-// them is told of a proxy.
+// reader is a build program that requests a small document from the registry with various clients. None of them is
+// configured to use a proxy.
 const reader = `
 const fs = require('fs'), https = require('https'), http = require('http'), dns = require('dns'), { spawnSync } = require('child_process')
 const host = fs.readFileSync('host', 'utf8').trim(), url = 'https://' + host + '/is-odd'
@@ -36,14 +36,14 @@ const get = (how, options) => new Promise((done) => how.get(url, options, (r) =>
 })()
 `
 
-// Programs in a build that know no proxy reach public hosts, whatever their version, as
-// root and as a plain user.
+// Programs in a build reach public hosts without knowing about the proxy, with old and new versions of Node.js, as root
+// and as a plain user.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, as int) {
 		h := newHarness(t, as, "--builds", "2")
-		// The one that is not the host's is named exactly: finding the newest of a line takes
-		// a document of many megabytes.
+		// The version that isn't the host's is exact, because finding the newest 18.x would download a document of many
+		// megabytes.
 		for _, version := range []string{"18.20.8", "20"} {
 			t.Run(version, func(t *testing.T) {
 				t.Parallel()

@@ -9,21 +9,21 @@ import (
 	"slipway/e2e/world"
 )
 
-// project is a real one below testdata/projects, and what is seen of it.
+// project is a real project in testdata/projects, and the expected result.
 type project struct {
 	name      string
 	framework string
-	page      string            // path of the site …
-	want      string            // … and what stands there
-	asset     string            // finds the address of a script in the page, and
-	holds     string            // what stands in that
-	log       []string          // what the first log says besides
+	page      string            // path on the site …
+	want      string            // … and text in its page
+	asset     string            // pattern that finds the URL of a script in the page, and
+	holds     string            // text in that script
+	log       []string          // more text in the first build's log
 	env       map[string]string // for the build
-	long      bool              // for make test-all: another shows the same in less
-	once      bool              // its build takes half a minute of processor: others show what a second one does
+	long      bool              // only in make test-all: another project covers the same in less time
+	once      bool              // build it only once: it takes half a minute, and other projects cover the second build
 }
 
-// One installation builds them all: most of what is fetched, it fetches once.
+// One installation builds all projects, so that it downloads most packages only once.
 var projects = []project{
 	{
 		name:      "vite-react",
@@ -50,8 +50,8 @@ var projects = []project{
 	{name: "corepack-pnpm", long: true, want: "pnpm/9.15.4", log: []string{"9.15.4"}},
 }
 
-// A real repository becomes a site without configuration, and the next build of the same
-// dependencies, by each manager of packages, does not install them again.
+// A real repository becomes a site without configuration. With each package manager, the next build with the same
+// dependencies doesn't install them again.
 func TestProjects(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, 0, "--builds", "2")
@@ -120,7 +120,7 @@ func TestProjects(t *testing.T) {
 	}
 }
 
-// times says how long each stage took.
+// times formats the duration of each stage.
 func times(d deployment) string {
 	var out []string
 	for _, s := range d.Stages {

@@ -15,12 +15,12 @@ import (
 	"slipway/e2e/world"
 )
 
-// sleeper is a build that never ends by itself; its processes are found by the mark.
+// sleeper returns a repository whose build never ends. The mark identifies its processes.
 func sleeper(mark string) map[string]string {
 	return shell("echo started\nsleep 86399" + mark + "\n")
 }
 
-// processes are the host's pids whose command line holds the text.
+// processes returns the pids on the host whose command line contains the text.
 func processes(text string) (found []int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -36,7 +36,7 @@ func processes(text string) (found []int) {
 	return found
 }
 
-// leftovers returns what is on disk of builds that have ended.
+// leftovers lists the files on disk of builds that have ended.
 func (h *harness) leftovers() []string {
 	var out []string
 	for _, pattern := range []string{"builds/work/*", "builds/way-*", "builds/tools/work/*"} {
@@ -46,7 +46,7 @@ func (h *harness) leftovers() []string {
 	return out
 }
 
-// clean waits until nothing is on disk of builds that have ended.
+// clean waits until no files of ended builds are on disk.
 func (h *harness) clean(what string) {
 	h.t.Helper()
 	var left []string
@@ -58,8 +58,8 @@ func (h *harness) clean(what string) {
 	h.until(patience, what+": clean disk", func() bool { left = h.leftovers(); return len(left) == 0 })
 }
 
-// At most --builds run at once, who waits is told so and why, a free place goes to the
-// user who has none, and a cancelled build gives its place to the next.
+// At most --builds builds run at once. A waiting deployment shows its position and the reason, a free slot goes to the
+// user with the fewest builds, and canceling a build starts the next one.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, 0, "--builds", "1")
@@ -79,7 +79,7 @@ func TestQueue(t *testing.T) {
 	h.until(10*time.Second, "waiting build", func() bool { return h.get(theirs, bobs).running() == "queue" })
 
 	d, e := h.get(second, waiting), h.get(theirs, bobs)
-	// Bob has nothing running and had no turn yet, so he is next although he came later.
+	// Bob has no running build and has had no turn, so he is next although he came later.
 	h.until(10*time.Second, "place of the one that was passed", func() bool {
 		d = h.get(
 			second,
@@ -103,13 +103,13 @@ func TestQueue(t *testing.T) {
 	h.until(10*time.Second, "line in the log that it waits", func() bool {
 		return strings.Contains(h.log(second, waiting), "Waiting for a free build slot: 1 build may run at once, position 1 in the queue")
 	})
-	// A second deployment of the busy site waits for the first of it.
+	// A second deployment of a site waits until the first has ended.
 	behind := h.deploy(first, nil)
 	if d := h.get(first, behind); d.Status != "pending" || d.Queue == nil || d.Queue.Reason != "site_busy" {
 		t.Errorf("one of a busy site is %s, %+v", d.Status, d.Queue)
 	}
 
-	// The second of ada came before bob's, but when her first runs on …
+	// Cancel the waiting and the running deployment, which frees the slot for the others.
 	h.cancel(first, behind)
 	if d := h.get(first, behind); d.Status != "canceled" {
 		t.Errorf("a waiting one is %s after cancel", d.Status)
@@ -125,7 +125,7 @@ func TestQueue(t *testing.T) {
 		t.Errorf("the log does not say that the wait is over:\n%s", log)
 	}
 
-	// Fairness: ada asks for three, bob for one; bob is not last.
+	// Ada queues three deployments and Bob one. Bob's must not be last.
 	h.deploy(first, nil)
 	h.until(20*time.Second, "running build", func() bool { return len(processes("sleep\x00863991")) > 0 })
 	var hers []string
@@ -151,7 +151,7 @@ func TestQueue(t *testing.T) {
 	h.clean("at last")
 }
 
-// start is when a deployment's own work began.
+// start returns when a deployment left the queue: the start of its prepare stage.
 func start(d deployment) time.Time {
 	for _, s := range d.Stages {
 		if s.Name == "prepare" {
@@ -161,11 +161,11 @@ func start(d deployment) time.Time {
 	return time.Time{}
 }
 
-// Never more than --builds of them run, whoever asks.
+// No more than --builds builds run at once, also with many sites.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, 0, "--builds", "2")
-	// A build is longer than the fetches of the others, which take seconds on a machine that has much else to do.
+	// The builds take longer than the fetches of the other sites, which take seconds on a busy machine.
 	h.commit("acme/slow", shell("sleep 6.2468; mkdir dist; echo done > dist/index.html"))
 	var sites []aSite
 	var ids []string
@@ -195,7 +195,7 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// Cancel ends the processes within two seconds in every stage, and what waits comes next.
+// Canceling ends a build's processes within two seconds in every stage, and the next deployment in the queue starts.
 func TestCancelInEveryStage(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -210,7 +210,7 @@ func TestCancelInEveryStage(t *testing.T) {
 		if stage == "publish" {
 			files = shell(many)
 		}
-		for i := range 3000 { // so that checking out takes a moment
+		for i := range 3000 { // makes the checkout take a moment
 			if stage == "prepare" || stage == "fetch" {
 				files[fmt.Sprintf("some/%d/file.txt", i)] = strings.Repeat(strconv.Itoa(i), 200)
 			}
@@ -219,7 +219,7 @@ func TestCancelInEveryStage(t *testing.T) {
 		s := h.site("acme/"+stage, nil)
 		id := h.first(s)
 		var d deployment
-		for try := range 5 { // a stage may be over before it is seen, or before the cancellation is
+		for try := range 5 { // a stage may end before it is seen, or before it is canceled
 			h.soon(stage, func() bool {
 				d = h.get(s, id)
 				return d.running() == stage && (stage != "build" || len(processes("sleep\x00863992")) > 0) || d.ended()
@@ -241,7 +241,7 @@ func TestCancelInEveryStage(t *testing.T) {
 			t.Errorf("%s: it is %s: %s\n%s", stage, d.Status, d.Error, h.log(s, id))
 		}
 	}
-	// What was canceled can be asked for again.
+	// A canceled deployment can be deployed again.
 	var list struct{ Data []deployment }
 	var sites struct{ Data []aSite }
 	h.call(h.key, "GET", "/sites?limit=100", nil, &sites)
@@ -258,19 +258,19 @@ func TestCancelInEveryStage(t *testing.T) {
 	t.Error("no deployment that was canceled while it published")
 }
 
-// Deleting a site ends its build; a hook that calls again takes the place of what waits;
-// a stage that takes too long is ended; clearCache installs again.
+// Deleting a site ends its build. A hook call replaces the site's waiting deployment. A stage that exceeds the time
+// limit ends. clearCache makes the next build install again.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, 0, "--builds", "1", "--build-time", "3s")
-	h.commit("acme/sleep", sleeper("3")) // it waits, so that the limit is reached however busy the machine is
+	h.commit("acme/sleep", sleeper("3")) // its process only sleeps, so that the limit is reached even on a busy machine
 	s := h.site("acme/sleep", nil)
 	id := h.first(s)
 	d := h.failed(s, id, "did not finish")
 	if !strings.Contains(d.Error, "timed out") || !strings.Contains(d.Error, "3s") {
 		t.Errorf("the reason does not name the limit: %s", d.Error)
 	}
-	if err := h.Stop(t.Context()); err != nil { // what follows may take as long as it takes
+	if err := h.Stop(t.Context()); err != nil { // the rest of the test runs without the short limit
 		t.Fatal(err)
 	}
 	h.Flags = h.Flags[:len(h.Flags)-2]
@@ -287,7 +287,7 @@ func TestEnds(t *testing.T) {
 		return len(h.leftovers())+len(caches) == 0
 	})
 
-	// Two hook calls while one builds: the first of them is folded or superseded.
+	// Two hook calls during a build: the first one's deployment is folded or superseded.
 	h.commit("acme/hooked", shell("mkdir dist; echo ok > dist/index.html"))
 	hooked := h.site("acme/hooked", nil)
 	h.built(hooked, h.first(hooked))
@@ -321,13 +321,13 @@ func TestEnds(t *testing.T) {
 	h.shows(hooked.URL, "newer")
 }
 
-// open lets a build go on that waits for a file gate beside its program.
+// open lets a build continue that waits for a file gate beside its program.
 func (h *harness) open() {
 	h.t.Helper()
 	opened := 0
 	err := filepath.WalkDir(filepath.Join(h.Data, "builds/work"), func(path string, e os.DirEntry, err error) error {
 		if errors.Is(err, os.ErrNotExist) || err == nil && e.Name() != "build.sh" {
-			return nil // the program works here too, and what was there may be gone
+			return nil // the program deletes files here at the same time
 		}
 		if err == nil {
 			opened++

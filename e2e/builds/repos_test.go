@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// repo is a small repository that shows what real projects do, and what comes of it without a setting.
+// repo is a small repository that does what real projects do, and the expected result without any settings.
 type repo struct {
 	files map[string]string
-	error string            // of its deployment; empty: it succeeds
-	shows map[string]string // by path, with URL for the site's address; an empty text is 404
+	error string            // of its deployment; empty if it succeeds
+	shows map[string]string // path → text, in which URL stands for the site's URL; 404 if empty
 }
 
-// local is a package of a server without a registry.
+// local adds a package.json and a local express to files, so that a server needs no registry.
 func local(manifest string, files map[string]string) map[string]string {
 	files["package.json"] = manifest
 	files["express/package.json"] = `{"name":"express","version":"1.0.0","main":"index.js"}`
@@ -72,7 +72,7 @@ var repos = map[string]repo{
 	}, error: `add storage = ["data"] under [run] in slipway.toml`},
 }
 
-// Small repositories become what real ones of their kind need, or end in an error that says what to do.
+// Small repositories of common kinds deploy without configuration, or fail with an error that says what to do.
 func TestSmallRepositories(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, 0)
@@ -92,7 +92,7 @@ func TestSmallRepositories(t *testing.T) {
 					h.shows(s.URL+path, strings.ReplaceAll(want, "URL", s.URL))
 				}
 			}
-			for path, want := range r.shows { // now the edge knows the release
+			for path, want := range r.shows { // after a new page was seen, the edge serves the new release
 				if a := h.page(s.URL + path); want == "" && a.Status != http.StatusNotFound {
 					t.Errorf("%s: %d %s", path, a.Status, a.Body)
 				}

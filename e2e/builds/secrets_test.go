@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// leaky prints a secret in every form it can think of, over both streams.
+// leaky prints a secret in many encodings, on stdout and stderr.
 const leaky = `
 const s = process.env.API_TOKEN, { spawnSync } = require('child_process')
 console.log('plain ' + s)
@@ -36,15 +36,15 @@ const r = spawnSync('ls', ['--no-such-' + s], { stdio: 'inherit' })
 throw new Error('failing with ' + s)
 `
 
-// Values of secret variables appear in no log, no stream, no answer, no database and no
-// log of the program, whatever form a build prints them in.
+// Values of secret variables don't appear in any log, stream, API response or database, nor in the program's own log,
+// in whatever encoding a build prints them.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, 0, "--builds", "2")
 	secret := `tok+en/with=odd "chars" & 7f3a9c21`
 	lines := "-----BEGIN KEY-----\nc2VjcmV0IGtleSBvZiBzZXZlcmFsIGxpbmVz\nYW5vdGhlciBsaW5lIG9mIHRoYXQga2V5\n-----END KEY-----"
 	h.commit("acme/leaky", node(leaky+"\n"))
-	// The command that fails spells the secret too.
+	// The failing command contains the secret too.
 	s := h.site("acme/leaky", map[string]any{
 		"build": map[string]any{"command": "node build.cjs || { echo \"$KEY_FILE\"; ls --no-\"$API_TOKEN\"; exit 3; }"},
 	})
@@ -120,7 +120,7 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// follow returns what a deployment's live log says until it ends.
+// follow returns the content of a deployment's live log, after it has ended.
 func (h *harness) follow(s aSite, id string) <-chan string {
 	h.t.Helper()
 	out := make(chan string, 1)

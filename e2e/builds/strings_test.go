@@ -20,10 +20,10 @@ func worldGet(key, path string) world.Request {
 	return world.Request{Method: "GET", Path: path, Key: key}
 }
 
-// hostile returns n strings that some program somewhere takes for something else. Each of
-// the ones that would run a command would leave a file with the canary's name.
+// hostile returns n strings that some program might interpret, such as shell commands, paths or markup. A command in
+// them would create a file with the canary's name.
 func hostile(n int, canary string) []string {
-	r := rand.New(rand.NewPCG(7, 7)) // the same every time
+	r := rand.New(rand.NewPCG(7, 7)) // the same in every run
 	touch := "touch " + canary
 	cores := []string{
 		"$(" + touch + ")",
@@ -99,7 +99,7 @@ func hostile(n int, canary string) []string {
 	return out
 }
 
-// calledWith calls a deploy hook, and wants the build to get the title and the body to the byte.
+// calledWith calls a deploy hook and checks that the build gets exactly the same title and body.
 func (h *harness) calledWith(s aSite, url, title, body string) {
 	h.t.Helper()
 	a, err := h.Do(context.Background(), world.Request{Method: "POST", URL: url + "?title=" + neturl.QueryEscape(title), Body: body})
@@ -111,8 +111,8 @@ func (h *harness) calledWith(s aSite, url, title, body string) {
 	h.shows(d.URL, "ok "+title+"|"+body+"|")
 }
 
-// Whatever is sent in whatever field, the answer is a clean one, and nothing runs outside
-// a sandbox: no canary appears in the file system.
+// Hostile strings in any field get a well-formed response and no command in them runs: no file with the canary's name
+// is created.
 func TestHostileStrings(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -197,10 +197,10 @@ func TestHostileStrings(t *testing.T) {
 	}
 	accepted := map[string]int{}
 	for i, v := range hostile(2000, filepath.Join(os.TempDir(), canary)) {
-		for k := range 2 { // each string through two fields, each field with a fair share of them
+		for k := range 2 { // each string in two fields, so that all fields get equally many
 			f := fields[(i*2+k+i/len(fields))%len(fields)]
 			r := f.send(v)
-			if len(r.URL) > 50_000 { // what no HTTP server reads is not ours to answer
+			if len(r.URL) > 50_000 { // HTTP servers don't read URLs this long
 				r = f.send(v[:10_000])
 			}
 			if r.URL == "" {
@@ -224,20 +224,20 @@ func TestHostileStrings(t *testing.T) {
 				accepted[f.name]++
 			}
 		}
-		// What was accepted is tried from time to time, whatever it has made of the site.
+		// From time to time, deploy the site with the values that were accepted.
 		if i%100 == 99 {
 			a, err := h.Do(t.Context(), world.Request{Method: "POST", Path: "/sites/" + s.ID + "/deploy", Key: h.key})
 			var out struct{ DeploymentID string }
 			if err != nil || a.Status == 200 && a.JSON(&out) != nil {
 				t.Fatalf("%v: %.200s", err, a.Body)
 			}
-			if out.DeploymentID != "" { // else too many wait
+			if out.DeploymentID != "" { // otherwise the queue is full
 				h.wait(s, out.DeploymentID)
 			}
 		}
 	}
 	t.Logf("accepted: %v", accepted)
-	// All that still waits ends, too.
+	// The waiting deployments must end too.
 	h.until(time.Minute, "end of every deployment", func() bool {
 		var list struct{ Data []deployment }
 		h.call(h.key, "GET", "/sites/"+s.ID+"/deployments?limit=100", nil, &list)
@@ -259,7 +259,7 @@ func TestHostileStrings(t *testing.T) {
 			if err == nil && strings.Contains(filepath.Base(name), canary) {
 				t.Errorf("a canary appeared: %s", name)
 			}
-			if err == nil && e.IsDir() && root == os.TempDir() && name != root { // our own folder is walked as a whole
+			if err == nil && e.IsDir() && root == os.TempDir() && name != root { // the test's own folder is walked separately
 				return fs.SkipDir
 			}
 			return nil

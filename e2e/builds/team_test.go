@@ -14,7 +14,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// team makes a team with a developer, and returns its id, a key of its owner, one of the developer and the developer's id.
+// team creates a team with a developer. It returns the team's ID, API keys of its owner and of the developer, and the
+// developer's user ID.
 func (h *harness) team(name, developer string) (id, owners, theirs, user string) {
 	h.t.Helper()
 	personal := h.user(developer)
@@ -42,7 +43,8 @@ func (h *harness) team(name, developer string) (id, owners, theirs, user string)
 	return made.ID, owners, key.Key, user
 }
 
-// A deployment that a member has queued runs for the team after they were removed, and the team's log says who asked for it.
+// A member queues a deployment and is then removed from the team. The deployment still runs for the team, and the audit
+// log names the member.
 func TestQueuedDeploymentOfARemovedMember(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, 0, "--builds", "1")
@@ -79,8 +81,8 @@ func TestQueuedDeploymentOfARemovedMember(t *testing.T) {
 	}
 }
 
-// A team that is deleted while it deploys ends its builds with their processes, activates nothing and leaves nothing that
-// keeps its files: what waits, what builds, and what is live.
+// Deleting a team ends its builds and their processes. Its waiting, building and live deployments are gone, none of
+// them goes live, and no files remain.
 func TestTeamDeletedWhileItDeploys(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, 0, "--builds", "1")

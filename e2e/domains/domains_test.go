@@ -1,5 +1,5 @@
-// Package domains owns the promises about custom domains and certificates, told to the
-// real program: it asks a DNS and an ACME authority that are under the test's control.
+// Package domains owns the end-to-end tests of custom domains and certificates, with the real program and a DNS server
+// and ACME authorities that the tests control.
 package domains
 
 import (
@@ -19,35 +19,34 @@ import (
 	"slipway/internal/tenant/domain/dnstest"
 )
 
-// binary is the program, built once.
 var binary string
 
 func TestMain(m *testing.M) {
 	os.Exit(world.Main(m, &binary))
 }
 
-// patience is how long is waited for what must come, at least.
+// patience is the shortest limit for waiting.
 const patience = 2 * time.Minute
 
-// harness is one installation, its DNS and, if it has one, its authority.
+// harness is an installation with its DNS server and its ACME authority, if any.
 type harness struct {
 	*world.World
 	t    testing.TB
 	zone *dnstest.Zone
 	ca   *acmetest.Authority
-	more *acmetest.Authority // that is asked when ca can't help
+	more *acmetest.Authority // used if ca fails
 	ann  string              // key of a user
 }
 
-// options hold the settings in which harnesses differ.
+// options configures a harness.
 type options struct {
-	life  time.Duration // of certificates; 0: the local authority
-	key   string        // that the authority gives its customers; empty: it takes everybody
-	more  bool          // there is a second authority
+	life  time.Duration // of certificates; 0 means the local authority
+	key   string        // the authority's external account key; empty if it accepts every account
+	more  bool          // add a second authority
 	flags []string
 }
 
-// newHarness starts an installation whose sites live below sites.test.
+// newHarness starts an installation with the site domain sites.test.
 func newHarness(t testing.TB, o options) *harness {
 	t.Helper()
 	w, err := world.New(binary, t.TempDir())
@@ -118,8 +117,8 @@ func (h *harness) user(email string) string {
 	return key
 }
 
-// until waits for what comes within most on a machine with nothing else to do. Only a broken
-// program uses up the time.
+// until polls ok until it is true. most is the limit on an idle machine; the test waits at least patience. Only a
+// broken program uses it up.
 func (h *harness) until(most time.Duration, what string, ok func() bool) {
 	h.t.Helper()
 	most = max(patience, world.Patience(most))
@@ -130,7 +129,7 @@ func (h *harness) until(most time.Duration, what string, ok func() bool) {
 	}
 }
 
-// do sends a request and returns what came.
+// do sends an API request and returns the answer.
 func (h *harness) do(key, method, path string, body any) world.Answer {
 	h.t.Helper()
 	a, err := h.Do(context.Background(), world.Request{Method: method, Path: path, Key: key, Body: body})
@@ -147,7 +146,7 @@ func (h *harness) call(key, method, path string, body, out any) {
 	}
 }
 
-// aSite holds what these tests know of a site.
+// aSite is a site in API responses.
 type aSite struct {
 	ID, Subdomain, Status string
 	Domains               []struct{ ID, Name, Status string }
@@ -155,7 +154,7 @@ type aSite struct {
 
 func (s aSite) host() string { return s.Subdomain + ".sites.test" }
 
-// live makes a site that shows one line, and waits until it does.
+// live creates a site that shows one line, and waits until it is live.
 func (h *harness) live(key, name, line string) aSite {
 	h.t.Helper()
 	dir := h.t.TempDir()
@@ -187,7 +186,7 @@ type record struct {
 	Reason            *string
 }
 
-// aDomain is one as its owner sees it.
+// aDomain is a domain in API responses.
 type aDomain struct {
 	ID, Name, Status, SSLStatus, SiteID string
 	StatusReason, RedirectTo            *string
@@ -219,7 +218,7 @@ func text(s *string) string {
 	return *s
 }
 
-// add claims a name for a site.
+// add adds a domain to a site.
 func (h *harness) add(key string, s aSite, name string) aDomain {
 	h.t.Helper()
 	var d aDomain
@@ -230,7 +229,7 @@ func (h *harness) add(key string, s aSite, name string) aDomain {
 	return d
 }
 
-// refused is the code with which adding a name is refused, after its status.
+// refused tries to add a domain and returns the status and error code of the refusal.
 func (h *harness) refused(key string, s aSite, name any) string {
 	h.t.Helper()
 	a := h.do(key, "POST", "/sites/"+s.ID+"/domains", map[string]any{"name": name})
@@ -255,13 +254,13 @@ func (h *harness) get(key string, d aDomain) aDomain {
 	return got
 }
 
-// prove sets the records that the domain asks for: its proof, and where it points.
+// prove sets the DNS records that the domain needs: the TXT record for verification, and the address.
 func (h *harness) prove(d aDomain) {
 	h.zone.Set(d.Verification[0].Name, `TXT "`+d.Verification[0].Value+`"`)
 	h.zone.Set(d.Name, "A 127.0.0.1")
 }
 
-// active claims a name, proves it and sees it active.
+// active adds a domain, sets its DNS records and verifies it.
 func (h *harness) active(key string, s aSite, name string) aDomain {
 	h.t.Helper()
 	d := h.add(key, s, name)
@@ -279,7 +278,7 @@ func (h *harness) certified(key string, d aDomain) aDomain {
 	return d
 }
 
-// hear subscribes a path of the receiver to everything about domains and certificates.
+// hear subscribes a path of the receiver to all events of domains and certificates.
 func (h *harness) hear(key, path string) {
 	h.t.Helper()
 	h.call(key, "POST", "/webhooks", map[string]any{
@@ -288,7 +287,7 @@ func (h *harness) hear(key, path string) {
 	}, nil)
 }
 
-// heard waits until an event about a name has come to a path, n times.
+// heard waits for n deliveries of an event about a name at a path.
 func (h *harness) heard(path, event, name string, n int) []world.Delivery {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), max(patience, world.Patience(20*time.Second)))
@@ -313,13 +312,13 @@ func (h *harness) heard(path, event, name string, n int) []world.Delivery {
 	return got
 }
 
-// notify has somebody told of an event in a service's own format.
+// notify creates a notification of an event, in a chat service's own format.
 func (h *harness) notify(key, kind, path, event string) {
 	h.t.Helper()
 	h.call(key, "POST", "/notifications", map[string]any{"kind": kind, "target": h.Hooks.URL + path, "events": []string{event}}, nil)
 }
 
-// notified waits until a message that holds the text has come to a path.
+// notified waits for a message with this text at a path.
 func (h *harness) notified(path, text string) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -13,8 +13,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// What can't be anybody's name is refused in one clear way, and what is written strangely is
-// taken for what it is.
+// Names that can't be custom domains are rejected with a clear error, and unusual spellings of valid names are
+// normalized.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, options{})
@@ -39,7 +39,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%.60q: %s", name, got)
 		}
 		if name == "github.io" {
-			continue // somebody registered it, so it could be asked for
+			continue // a registered domain, whose availability can be checked
 		}
 		a := h.do(h.ann, "POST", "/domains/check", map[string]any{"domain": name})
 		var e struct{ Error, Details string }
@@ -83,7 +83,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Whatever a zone answers, a check ends, keeps little and says something true.
+// Whatever a DNS zone returns, a check ends, stores little and reports a true problem.
 func TestHostileZones(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, options{})
@@ -149,14 +149,14 @@ func TestHostileZones(t *testing.T) {
 			}
 		})
 	}
-	// What was broken and recovers is seen the next time.
+	// The next check sees that a broken zone works again.
 	h.zone.Restore()
 	d := h.list(h.ann, "broken.test")
 	h.prove(d)
 	if d = h.verify(h.ann, d); d.Status != "active" {
 		t.Errorf("restored: %s %q", d.Status, d.reason())
 	}
-	// And silence takes nothing away.
+	// A zone that stops answering doesn't deactivate the domain.
 	h.zone.Fail("broken.test", dns.RcodeServerFailure)
 	h.zone.Fail("_slipway.broken.test", dns.RcodeServerFailure)
 	if d = h.verify(h.ann, d); d.Status != "active" || d.problem("no_answer") == "" {
@@ -177,8 +177,8 @@ func TestHostileZones(t *testing.T) {
 	}
 }
 
-// Whether a name is free: the registry where it can be asked, the DNS where it can't, and
-// never silence.
+// A name's availability comes from its registry, from DNS if the registry can't be asked, and from the installation's
+// own domains if DNS doesn't answer either. With --registry rdap, an unreachable registry is a 503.
 func TestAvailability(t *testing.T) {
 	t.Parallel()
 	prices := filepath.Join(t.TempDir(), "prices.txt")
@@ -203,7 +203,7 @@ func TestAvailability(t *testing.T) {
 		}
 		return r, a.Status, a.Header.Get("Retry-After")
 	}
-	// Nothing but the test's DNS can be asked: no registry has the suffix, or none is reached.
+	// Only the test's DNS server can be reached: suffixes have no known registry, or it is unreachable.
 	h := newHarness(t, options{flags: []string{"--registry", "auto", "--prices", prices}})
 	blog := h.live(h.ann, "blog", "hello")
 	h.zone.Set("taken-4711.de", "NS ns.taken-4711.de.")

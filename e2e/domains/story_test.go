@@ -10,18 +10,18 @@ import (
 	"slipway/e2e/world"
 )
 
-// The life of a custom domain: claimed, told what is missing, proven, certified, served,
-// renewed, refused by the authority, ended, put right, removed.
+// The life of a custom domain: it is added, shows which records are missing, is verified, gets a certificate, is served
+// and renewed; the authority refuses a renewal, the certificate expires, it is repaired, and the domain is removed.
 func TestStory(t *testing.T) {
 	t.Parallel()
-	// Long enough that a busy machine does what belongs between a certificate's beginning and end.
+	// Long enough that even a busy machine can issue and renew a certificate before it expires.
 	life := min(21*time.Second, world.Patience(14*time.Second)).Round(time.Second)
 	h := newHarness(t, options{life: life})
 	h.hear(h.ann, "/story")
 	blog := h.live(h.ann, "blog", "hello")
 	const name = "www.customer.test"
 
-	// What is missing is said at once.
+	// The missing records are shown immediately.
 	d := h.add(h.ann, blog, name)
 	if d.Status != "pending" || d.SSLStatus != "pending" || d.SiteID != blog.ID || !strings.Contains(
 		d.reason(),
@@ -44,7 +44,8 @@ func TestStory(t *testing.T) {
 	}
 	h.heard("/story", "domain.added", name, 1)
 
-	// An address that leads here proves nothing, and the wrong value is shown beside the right one.
+	// An address record that points here doesn't verify the domain, and a wrong TXT value is shown beside the expected
+	// one.
 	h.zone.Set(name, "A 127.0.0.1")
 	h.zone.Set(txt.Name, `TXT "something else"`)
 	if d = h.verify(
@@ -58,7 +59,7 @@ func TestStory(t *testing.T) {
 		t.Errorf("before the proof: %d orders", h.ca.Orders.Load())
 	}
 
-	// Proven: active, certified and served without anybody's visit.
+	// After verification, the domain is active and gets a certificate before the first visit.
 	h.zone.Set(txt.Name, `TXT "`+txt.Value+`"`)
 	if d = h.verify(h.ann, d); d.Status != "active" || d.StatusReason != nil || d.Verification[0].Status != "valid" || d.CheckedAt == nil {
 		t.Fatalf("with the proof: %+v", d)
@@ -80,7 +81,7 @@ func TestStory(t *testing.T) {
 		t.Errorf("the site shows %+v", s.Domains)
 	}
 
-	// Renewed by itself.
+	// The certificate is renewed automatically.
 	first, err := h.shake(name)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +92,8 @@ func TestStory(t *testing.T) {
 		t.Errorf("after the renewal: %+v", now.Certificate)
 	}
 
-	// Refused: said in words, with the next attempt; what is good goes on being served.
+	// The authority refuses a renewal: the error and the time of the next attempt are shown, and the current
+	// certificate is still used.
 	refused := time.Now()
 	h.ca.Refuse(403, "rejectedIdentifier", "policy forbids it")
 	h.heard("/story", "ssl.failed", name, 1)
@@ -104,13 +106,13 @@ func TestStory(t *testing.T) {
 	}
 	h.shows(name, "hello")
 
-	// And in the end it has ended.
+	// The certificate expires.
 	h.until(20*time.Second, "the end of the certificate", func() bool { d = h.get(h.ann, d); return d.SSLStatus == "expired" })
 	if d.Status != "active" || d.Certificate.LastError == nil {
 		t.Errorf("ended: %+v", d)
 	}
 
-	// Put right: whoever asks need not wait.
+	// After the repair, a manual check gets a certificate without waiting for the next attempt.
 	h.ca.Restore()
 	h.verify(h.ann, d)
 	if d = h.certified(h.ann, d); d.Certificate.LastError != nil {
@@ -118,8 +120,8 @@ func TestStory(t *testing.T) {
 	}
 	h.shows(name, "hello")
 
-	// Removed: gone for visitors and for the interface. Whoever held it and adds it again is
-	// told of the certificate that it has, or gets another one where that has ended.
+	// A removed domain isn't served and isn't in the API. If its owner adds it again, it has its old certificate, or
+	// gets a new one if that has expired.
 	h.call(h.ann, "DELETE", "/domains/"+d.ID, nil, nil)
 	h.until(5*time.Second, "the end of the route", func() bool { return h.strange(name) })
 	if a := h.do(h.ann, "GET", "/domains/"+d.ID, nil); a.Status != 404 {
@@ -128,7 +130,7 @@ func TestStory(t *testing.T) {
 	d = h.certified(h.ann, h.active(h.ann, blog, name))
 	h.shows(name, "hello")
 
-	// It moves to another site without a visitor noticing more than other files.
+	// Moving a domain to another site doesn't interrupt it.
 	shop := h.live(h.ann, "shop", "wares")
 	var moved aDomain
 	h.call(h.ann, "PATCH", "/domains/"+d.ID, map[string]any{"siteId": shop.ID}, &moved)
@@ -144,8 +146,7 @@ func TestStory(t *testing.T) {
 	})
 }
 
-// www leads to the apex, or the other way round, with path and query; what leads in circles
-// is refused.
+// www redirects to the apex, or the other way round, and keeps path and query. Redirect loops are rejected.
 func TestRedirects(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, options{})
@@ -154,8 +155,7 @@ func TestRedirects(t *testing.T) {
 	if !apex.Primary || len(apex.DNS) != 1 || apex.DNS[0].Type != "A" || apex.DNS[0].Value != "127.0.0.1" || apex.DNS[0].Status != "valid" {
 		t.Errorf("an apex: %+v", apex)
 	}
-	// A CDN in front that connects by plain HTTP leads visitors in circles, whatever it says of
-	// them: the domain warns of it.
+	// A CDN that connects over plain HTTP causes a redirect loop for visitors, and the domain warns of that.
 	shop := h.add(h.ann, blog, "shop.customer.test")
 	h.prove(shop)
 	h.zone.Set(shop.Name, "A 104.16.1.1")

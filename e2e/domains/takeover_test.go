@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Nobody gets another's name by asking for it.
+// A user can't get another user's domain by adding it.
 func TestTakeovers(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, options{flags: []string{"--base-url", "https://panel.example.net"}})
@@ -18,7 +18,7 @@ func TestTakeovers(t *testing.T) {
 	if annToken == bobToken {
 		t.Fatal("both have one token")
 	}
-	// waits fails the test unless his claim gets nowhere.
+	// waits fails the test unless Bob's domain stays pending.
 	waits := func(what string, d aDomain) aDomain {
 		t.Helper()
 		if d = h.verify(bob, d); d.Status != "pending" || d.SSLStatus != "pending" || d.reason() == "" {
@@ -27,7 +27,7 @@ func TestTakeovers(t *testing.T) {
 		return d
 	}
 
-	// A name that points here, by an address or by an alias to her site, and is not claimed yet.
+	// A name that nobody has added yet and that points here, with an address record or a CNAME to Ann's site.
 	h.zone.Set("new.test", "A 127.0.0.1")
 	waits("an address that leads here", h.add(bob, his, "new.test"))
 	h.zone.Set("www.new.test", "CNAME "+hers.host()+".")
@@ -35,7 +35,7 @@ func TestTakeovers(t *testing.T) {
 	if !h.strange("new.test") || !h.strange("www.new.test") {
 		t.Error("a name without proof is served")
 	}
-	// His claim, that came first, keeps her from nothing.
+	// Bob's earlier pending domain doesn't keep Ann from adding hers.
 	if d := h.verify(h.ann, h.add(h.ann, hers, "www.new.test")); d.Status != "active" {
 		t.Errorf("the owner of an alias: %s, %q", d.Status, d.reason())
 	}
@@ -46,7 +46,7 @@ func TestTakeovers(t *testing.T) {
 	}
 	h.shows("www.new.test", "hers")
 
-	// An active name, whatever the DNS says now.
+	// An active domain stays its owner's, whatever its DNS records say later.
 	mine := h.active(h.ann, hers, "www.held.test")
 	h.shows("www.held.test", "hers")
 	for _, to := range []string{"A 127.0.0.1", "CNAME " + his.host() + "."} {
@@ -63,18 +63,18 @@ func TestTakeovers(t *testing.T) {
 			t.Errorf("%q by its owner: %s", spelled, got)
 		}
 	}
-	// Around it.
+	// Parent, sibling and child names of an active domain need their own verification.
 	for _, name := range []string{"held.test", "shop.held.test", "a.www.held.test"} {
 		h.zone.Set(name, "A 127.0.0.1")
 		waits(name, h.add(bob, his, name))
 	}
-	h.zone.Set("_slipway.shop.held.test", `TXT "`+bobToken+`"`) // the proof of another name
-	h.zone.Set("_slipway.held.test", `TXT "`+annToken+`"`)      // another's proof
+	h.zone.Set("_slipway.shop.held.test", `TXT "`+bobToken+`"`) // verifies another name
+	h.zone.Set("_slipway.held.test", `TXT "`+annToken+`"`)      // another user's token
 	waits("another's token", h.list(bob, "held.test"))
 	wild := h.add(bob, his, "*.held.test")
 	h.zone.Set("*.held.test", "CNAME "+his.host()+".")
 	waits("a wildcard over a sibling", wild)
-	// With the zone's own proof he may have the rest of the zone, never what she holds.
+	// With the zone's TXT record, Bob gets a wildcard for the rest of the zone, but not the name that Ann holds.
 	h.zone.Set("_slipway.held.test", `TXT "`+bobToken+`"`)
 	if d := h.verify(bob, wild); d.Status != "active" {
 		t.Errorf("a wildcard with proof: %s, %q", d.Status, d.reason())
@@ -86,7 +86,7 @@ func TestTakeovers(t *testing.T) {
 		t.Errorf("an alias below another's wildcard: %s", d.Status)
 	}
 
-	// Nobody touches or sees what is another's.
+	// Other users' domains and sites can't be read or changed.
 	for _, r := range [][2]string{{"GET", ""}, {"PATCH", ""}, {"DELETE", ""}, {"POST", "/verify"}} {
 		var body any
 		if r[0] == "PATCH" {
@@ -100,7 +100,7 @@ func TestTakeovers(t *testing.T) {
 		t.Errorf("another's site: %s", got)
 	}
 
-	// A released name, and one whose site is gone.
+	// A removed domain and the domain of a deleted site are free, but need verification.
 	gone := h.live(h.ann, "gone", "gone")
 	h.active(h.ann, gone, "www.gone.test")
 	h.call(h.ann, "DELETE", "/sites/"+gone.ID, nil, nil)
@@ -122,7 +122,7 @@ func TestTakeovers(t *testing.T) {
 			t.Errorf("with the proof: %s, %q", d.Status, d.reason())
 		}
 	}
-	// The slug of a deleted site stays hers.
+	// The subdomain of a deleted site stays reserved for its owner.
 	var again struct{ Data aSite }
 	h.call(bob, "POST", "/sites", map[string]any{
 		"name":       "gone",
@@ -134,7 +134,7 @@ func TestTakeovers(t *testing.T) {
 		t.Errorf("he got the address %s", again.Data.Subdomain)
 	}
 
-	// The proof takes a name, and its loser hears of it.
+	// A valid TXT record moves a domain to another user, and its previous owner is notified.
 	lost := h.active(h.ann, hers, "www.lost.test")
 	if got := h.refused(bob, his, "www.lost.test"); got != "409 domain_claimed" {
 		t.Errorf("without the record: %s", got)
@@ -150,7 +150,7 @@ func TestTakeovers(t *testing.T) {
 	}
 	h.shows("www.lost.test", "his")
 
-	// The service's own names.
+	// The installation's own names can't be added.
 	for _, name := range []string{
 		hers.host(),
 		"new.sites.test", "sites.test", "*.sites.test", "a.b.sites.test", "panel.example.net", "PANEL.example.net.",
@@ -162,7 +162,7 @@ func TestTakeovers(t *testing.T) {
 	}
 }
 
-// list finds a domain among a user's.
+// list returns one of a user's domains by name.
 func (h *harness) list(key, name string) aDomain {
 	h.t.Helper()
 	var all struct{ Data []aDomain }

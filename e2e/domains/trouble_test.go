@@ -9,8 +9,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// The program is killed in the middle of an order. After the next start the certificate
-// comes, by one more order.
+// The program is killed during an ACME order. After the next start it gets the certificate with one more order.
 func TestKilledDuringAnOrder(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, options{life: time.Hour})
@@ -48,7 +47,7 @@ func TestKilledDuringAnOrder(t *testing.T) {
 		}
 		h.certified(h.ann, d)
 		h.shows(name, "hello")
-		// The one that was under way may have been placed as the program died.
+		// The interrupted order may already have been placed when the program was killed.
 		if n := h.ca.Orders.Load() - before; n < 1 || n > 2 {
 			t.Errorf("%s: %d orders after the restart", at, n)
 		}
@@ -59,7 +58,7 @@ func TestKilledDuringAnOrder(t *testing.T) {
 	}
 }
 
-// While the authority is down sites go on being served, and it is left alone.
+// While the authority is down, sites with a certificate are still served, and visitors cause no requests to it.
 func TestAuthorityDown(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, options{life: time.Hour})
@@ -102,7 +101,7 @@ func TestAuthorityDown(t *testing.T) {
 	h.shows("b.customer.test", "hello")
 }
 
-// Another authority is asked when the first one is down, and not when the name is at fault.
+// A second authority is used if the first one is down, but not if the name's DNS is the problem.
 func TestAnotherAuthority(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, options{life: time.Hour, more: true})
@@ -118,7 +117,7 @@ func TestAnotherAuthority(t *testing.T) {
 		t.Errorf("%d orders at the second authority", n)
 	}
 	h.ca.Restore()
-	// The name leads here, and then away before the authority looks.
+	// The name points here when it is added, but no longer when the authority checks it.
 	h.zone.Tamper(func(q dns.Question, m *dns.Msg) {
 		if strings.HasPrefix(q.Name, "c.customer.test") && h.ca.Orders.Load() > 1 {
 			m.Answer, m.Rcode = nil, dns.RcodeNameError

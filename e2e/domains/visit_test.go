@@ -14,7 +14,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// shake makes a handshake as a browser that trusts the authority alone.
+// shake performs a TLS handshake like a browser that trusts only the authority.
 func (h *harness) shake(name string, protocols ...string) (*x509.Certificate, error) {
 	roots, err := h.roots()
 	if err != nil {
@@ -37,13 +37,13 @@ func (h *harness) roots() (*x509.CertPool, error) {
 	return h.Trust()
 }
 
-// strange reports whether a handshake ended in the alert unrecognized_name.
+// strange reports whether a handshake fails with the alert unrecognized_name.
 func (h *harness) strange(name string, protocols ...string) bool {
 	_, err := h.shake(name, protocols...)
 	return err != nil && strings.Contains(err.Error(), "unrecognized name")
 }
 
-// fetch gets an address as a browser would, over TLS, and follows no redirect.
+// fetch requests a URL over TLS and doesn't follow redirects.
 func (h *harness) fetch(host, path string) (status int, body, location string, err error) {
 	roots, err := h.roots()
 	if err != nil {
@@ -68,7 +68,7 @@ func (h *harness) fetch(host, path string) (status int, body, location string, e
 	return r.StatusCode, string(b), r.Header.Get("Location"), err
 }
 
-// shows fails the test unless a host shows a line.
+// shows waits until a host returns a line, or fails the test.
 func (h *harness) shows(host, line string) {
 	h.t.Helper()
 	var last error

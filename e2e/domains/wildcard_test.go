@@ -16,9 +16,8 @@ import (
 	"slipway/internal/tenant/domain/dnstest"
 )
 
-// A wildcard is certified once its owner has set the one record that it asks for, by the
-// name server inside the program; sites share a certificate in the same way. Names that
-// nobody proved cause no order.
+// A wildcard gets a certificate through the program's own name server, after its owner has set one CNAME record; the
+// sites' shared certificate works the same way. Requests for unverified names cause no order.
 func TestWildcardsAndStrangers(t *testing.T) {
 	t.Parallel()
 	packets, stream := dnstest.BothPorts(t)
@@ -29,7 +28,7 @@ func TestWildcardsAndStrangers(t *testing.T) {
 	h.zone.Delegate("acme.test", server)
 	blog := h.live(h.ann, "blog", "hello")
 
-	// Until the sites' own record is there, each has a certificate of its own.
+	// Until the record for the site domain exists, each site has its own certificate.
 	leaf, err := h.shake(blog.host())
 	if err != nil || leaf.DNSNames[0] != blog.host() {
 		t.Fatalf("the site's own address: %v", err)
@@ -71,13 +70,13 @@ func TestWildcardsAndStrangers(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 
-	// A name of its own below it, in front of it, has a certificate of its own.
+	// A single name below the wildcard has its own certificate.
 	h.certified(h.ann, h.active(h.ann, blog, "pay.shop.test"))
 	if leaf, err := h.shake("pay.shop.test"); err != nil || leaf.DNSNames[0] != "pay.shop.test" {
 		t.Errorf("%v", err)
 	}
 
-	// A thousand names that strangers make up.
+	// Visitors request a thousand made-up names.
 	orders := h.ca.Orders.Load()
 	for i := range 1000 {
 		label := strings.ToLower(rand.Text())
@@ -104,7 +103,7 @@ func TestWildcardsAndStrangers(t *testing.T) {
 	h.until(5*time.Second, "the end of the wildcard", func() bool { return h.strange("any.shop.test") })
 	h.shows("pay.shop.test", "hello")
 
-	// A port that somebody has ends a start with one line, before anything is there.
+	// If a port of the name server is in use, the start fails with one line and creates no data directory.
 	data := filepath.Join(t.TempDir(), "data")
 	free, l := dnstest.BothPorts(t)
 	l.Close() // free for TCP, taken for UDP
@@ -128,7 +127,7 @@ func TestWildcardsAndStrangers(t *testing.T) {
 		}
 	}
 
-	// An installation that finds the sites' record at its start has one certificate for all.
+	// If the record for the site domain exists at the start, all sites share one certificate.
 	if err := h.Stop(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -149,7 +148,7 @@ func TestWildcardsAndStrangers(t *testing.T) {
 	}
 }
 
-// Where the operator has set up no DNS, wildcards say so and names still work.
+// Without the program's name server, wildcards report that they need it, and single names still work.
 func TestWildcardsWithoutDNS(t *testing.T) {
 	t.Parallel()
 	const key = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W"
@@ -167,7 +166,7 @@ func TestWildcardsWithoutDNS(t *testing.T) {
 	}
 	h.certified(h.ann, h.active(h.ann, blog, "a.shop.test"))
 	h.shows("a.shop.test", "hello")
-	// Neither what the authority gave out nor a private key lies open anywhere.
+	// No file contains the authority's account key or an unencrypted private key.
 	err := filepath.WalkDir(h.Dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() || strings.Contains(path, "receiver") {
 			return err
@@ -182,7 +181,7 @@ func TestWildcardsWithoutDNS(t *testing.T) {
 		t.Error(err)
 	}
 
-	// What CAA records permit is compared with what the authority says it is called.
+	// CAA records are compared with the authority's own CAA identity.
 	h.zone.Set("shop.test", `CAA 0 issue "other.example"`)
 	if d := h.verify(h.ann, h.add(h.ann, blog, "b.shop.test")); !strings.Contains(d.problem("caa"), "pebble.test") {
 		t.Errorf("CAA: %+v", d.Problems)
@@ -191,7 +190,7 @@ func TestWildcardsWithoutDNS(t *testing.T) {
 	if d := h.verify(h.ann, h.add(h.ann, blog, "c.shop.test")); d.problem("caa") != "" {
 		t.Errorf("CAA: %+v", d.Problems)
 	}
-	// The local authority's wildcards need nothing.
+	// With the local authority, wildcards need no additional record.
 	local := newHarness(t, options{})
 	site := local.live(local.ann, "blog", "hello")
 	w := local.active(local.ann, site, "*.shop.test")

@@ -1,6 +1,5 @@
-// Command receiver verifies webhook deliveries with Svix's library for Go. It reads cases
-// as JSON from standard input and prints one letter for each, y or n. The tests of e2e
-// run it beside the libraries for Node in the folder node.
+// Command receiver verifies webhook deliveries with Svix's Go library. It reads cases as JSON from standard input and
+// prints y or n for each. The tests in e2e also run the Node.js libraries in the folder node.
 package main
 
 import (

@@ -17,7 +17,7 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// another adds a node to an installation, which must not run yet.
+// another adds a node to an installation that isn't running yet.
 func (i *installation) another() *world.World {
 	i.t.Helper()
 	a := i.nodes[0]
@@ -41,15 +41,15 @@ func (i *installation) another() *world.World {
 	return w
 }
 
-// capped is one node under load.
+// capped is a node under load.
 type capped struct {
 	w       *world.World
 	browser *http.Client
-	sent    atomic.Int64 // bytes of bodies that came back, those of answers that were cut included
-	refused atomic.Int64 // since the last answer
+	sent    atomic.Int64 // received body bytes, including those of incomplete responses
+	refused atomic.Int64 // refusals since the last complete response
 }
 
-// load asks for a file again and again until ctx ends or the node is gone.
+// load requests a file repeatedly until ctx ends or the node exits.
 func (c *capped) load(ctx context.Context, url string) {
 	buffer := make([]byte, 64<<10)
 	for ctx.Err() == nil {
@@ -84,10 +84,10 @@ func (c *capped) load(ctx context.Context, url string) {
 	}
 }
 
-// Three nodes under load share a limit of bandwidth, and one is killed: in all they send no more than the limit but for what was under way
-// when it was spent, and go on by themselves once it is raised.
+// Three nodes under load share a bandwidth limit, and one is killed. Together they exceed the limit by no more than the
+// responses in progress, and they resume by themselves after the limit is raised.
 func TestCapOnThreeNodes(t *testing.T) {
-	const most, each, workers = 64 << 20, 200_000, 6 // workers of each node
+	const most, each, workers = 64 << 20, 200_000, 6 // workers per node
 	i := install(t)
 	i.another()
 	for _, w := range i.nodes {
@@ -121,7 +121,7 @@ func TestCapOnThreeNodes(t *testing.T) {
 		defer browser.CloseIdleConnections()
 		nodes = append(nodes, &capped{w: w, browser: browser})
 	}
-	for n, w := range i.nodes { // each node knows that little is left
+	for n, w := range i.nodes { // until each node has borrowed, because little quota is left
 		i.until("a node borrows", func() bool {
 			i.visit(w, "one", "/")
 			return i.count(`SELECT count(*) FROM usage_loans`) > n
@@ -155,9 +155,9 @@ func TestCapOnThreeNodes(t *testing.T) {
 	killed := time.Now()
 	nodes[2].w.Kill()
 	i.until("the others are refused", refusing(nodes[:2]...))
-	sent, bound := total(), int64(most+3*workers*each) // each worker's answer may have been under way
+	sent, bound := total(), int64(most+3*workers*each) // plus one response in progress per worker
 	if time.Since(killed) > time.Minute {
-		bound += nodes[2].sent.Load() // its loan has ended, and what it had not written is known to nobody
+		bound += nodes[2].sent.Load() // its loan has expired, and its unreported bytes are lost
 	}
 	t.Logf("%d bytes were sent of %d, %d of them by the node that was killed", sent, int64(most), nodes[2].sent.Load())
 	if sent > bound || sent < most/2 {

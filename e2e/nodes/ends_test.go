@@ -4,8 +4,8 @@ import (
 	"testing"
 )
 
-// Nodes are restarted one after the other, without being drained first: the one that ends has the other one take over its program, and
-// visitors of the other one see nothing of it.
+// A node is restarted without being drained first. It hands its program over to the other node, whose visitors get no
+// errors. Then the other node is restarted the same way.
 func TestNodeEndsUnderLoad(t *testing.T) {
 	i := related(t)
 	a, b := i.nodes[0], i.nodes[1]

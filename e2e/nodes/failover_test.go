@@ -21,14 +21,14 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// server is a PostgreSQL of its own, on a socket.
+// server is a separate PostgreSQL server that listens on a Unix socket.
 type server struct {
 	t   *testing.T
-	dir string // of the socket, with the data in it
+	dir string // of the socket and the data
 	cmd *exec.Cmd
 }
 
-// command returns a program of PostgreSQL, by the user that it wants.
+// command returns a PostgreSQL command, which runs as an unprivileged user if the tests run as root.
 func (s *server) command(name string, args ...string) *exec.Cmd {
 	s.t.Helper()
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/" + name)
@@ -58,7 +58,7 @@ func postgres(t *testing.T) (uid, gid int) {
 
 func newServer(t *testing.T) *server {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "pg") // a socket's path may not be long
+	dir, err := os.MkdirTemp("", "pg") // the path of a Unix socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,13 +90,13 @@ func (s *server) start() {
 	s.t.Cleanup(s.kill)
 }
 
-// kill ends the server and all that it runs, as the end of its machine does.
+// kill kills the server with all of its processes, like a machine failure.
 func (s *server) kill() {
 	_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
 	_ = s.cmd.Wait()
 }
 
-// execute executes a statement in the database postgres, and reads one value if into is not nil.
+// execute runs a statement in the database postgres and scans one value into into, unless it is nil.
 func (s *server) execute(q string, into any) error {
 	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)
 	defer cancel()
@@ -112,8 +112,8 @@ func (s *server) execute(q string, into any) error {
 	return err
 }
 
-// The machine of a PostgreSQL with a synchronous standby dies under writes, and the standby is promoted: nothing that was acknowledged
-// is lost, both nodes write again within 30 seconds without a restart, and none is told of an error that isn't the database's.
+// PostgreSQL with a synchronous standby is killed during writes, and the standby is promoted. No acknowledged write is
+// lost, both nodes write again within 30 seconds without a restart, and failed requests get 503 with Retry-After.
 func TestFailover(t *testing.T) {
 	world.Long(t)
 	first, second := newServer(t), newServer(t)
@@ -145,9 +145,9 @@ func TestFailover(t *testing.T) {
 	}
 	i.start(i.nodes...)
 
-	var mu sync.Mutex // guards what follows
+	var mu sync.Mutex // guards the following variables
 	acknowledged := map[string]bool{}
-	latest := map[*world.World]time.Time{} // when a write was sent that was acknowledged
+	latest := map[*world.World]time.Time{} // node → when its latest acknowledged write was sent
 	stop := make(chan struct{})
 	var writers sync.WaitGroup
 	for n, w := range i.nodes {
@@ -183,7 +183,7 @@ func TestFailover(t *testing.T) {
 			}
 		})
 	}
-	before := func(at time.Time) bool { // both nodes have written what was sent later
+	before := func(at time.Time) bool { // whether both nodes have completed a write that was sent after at
 		mu.Lock()
 		defer mu.Unlock()
 		return !slices.ContainsFunc(i.nodes, func(w *world.World) bool { return !latest[w].After(at) })

@@ -17,34 +17,34 @@ import (
 	"slipway/e2e/world"
 )
 
-// gate is between nodes and their database, or between nodes.
+// gate forwards connections between nodes and their database, or between nodes, and can block them.
 type gate struct {
 	listener    net.Listener
 	network, to string
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the following fields
 	way  way
 	open map[net.Conn]bool
 }
 
-// way is what a gate lets through.
+// way is the direction in which a gate forwards data.
 type way int
 
 const (
 	all     way = iota
-	none        // connections are ended, and no new ones made
-	silence     // nothing is passed on of what is sent either way
-	forth       // answers are lost
+	none        // connections are closed, and new ones rejected
+	silence     // connections stay open, but no data is forwarded
+	forth       // requests are forwarded, responses dropped
 )
 
-// newGate opens a gate to the database at an address, and returns the address by way of it.
+// newGate opens a gate to a database and returns the database's URL through the gate.
 func newGate(t *testing.T, address string) (*gate, string) {
 	t.Helper()
 	u, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What makes the database for tests has it on a socket, whose path may not be long.
+	// The test database listens on a Unix socket, whose path must be short.
 	q := u.Query()
 	dir := q.Get("host")
 	if dir == "" {
@@ -63,7 +63,7 @@ func newGate(t *testing.T, address string) (*gate, string) {
 	return between(t, "unix", filepath.Join(dir, name), filepath.Join(short, name)), u.String()
 }
 
-// between opens a gate at an address to another one.
+// between opens a gate that listens on at and forwards to to.
 func between(t *testing.T, network, to, at string) *gate {
 	t.Helper()
 	g := &gate{network: network, to: to, open: map[net.Conn]bool{}}
@@ -76,7 +76,7 @@ func between(t *testing.T, network, to, at string) *gate {
 	return g
 }
 
-// set says what the gate lets through. Connections that it has taken something from are ended.
+// set changes what the gate forwards. Connections that may have lost data are closed.
 func (g *gate) set(to way) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -107,7 +107,7 @@ func (g *gate) serve() {
 
 func (g *gate) carry(c net.Conn) {
 	defer c.Close()
-	if g.lets() == none { // PostgreSQL makes a process for each connection
+	if g.lets() == none { // before dialing, because PostgreSQL starts a process for each connection
 		return
 	}
 	up, err := net.Dial(g.network, g.to)
@@ -132,7 +132,7 @@ func (g *gate) carry(c net.Conn) {
 	g.pass(c, up, all)
 }
 
-// pass passes on what comes while the gate lets it.
+// pass copies data while the gate's state is one of lets.
 func (g *gate) pass(to io.Writer, from io.Reader, lets ...way) {
 	b := make([]byte, 32<<10)
 	for {
@@ -146,8 +146,9 @@ func (g *gate) pass(to io.Writer, from io.Reader, lets ...way) {
 	}
 }
 
-// A switch reaches nodes that hear no notification, and until then both releases answer. While PostgreSQL is away for a minute, which
-// is several leases, static sites and the programs that are awake answer at either node, and what would have to be woken is 503 at once.
+// Nodes that miss the notification of a new release switch to it anyway, and until then both releases may be served.
+// While PostgreSQL is down for a minute, which is several leases, static sites and awake programs are served by both
+// nodes, and sleeping programs return 503 immediately.
 func TestNotificationsAndDatabaseAway(t *testing.T) {
 	i := related(t)
 	at := slices.Index(i.nodes[0].Flags, "--database") + 1
@@ -175,7 +176,7 @@ func TestNotificationsAndDatabaseAway(t *testing.T) {
 	stop := make(chan struct{})
 	var deaf, ended sync.WaitGroup
 	deaf.Add(1)
-	ended.Go(func() { // nobody hears of the switch
+	ended.Go(func() { // cut the connections, so that no node is notified
 		first := sync.OnceFunc(deaf.Done)
 		defer first()
 		for {
@@ -225,7 +226,7 @@ func TestNotificationsAndDatabaseAway(t *testing.T) {
 	ended.Wait()
 
 	i.until("the program that naps is asleep", func() bool {
-		for _, w := range i.nodes { // the one that runs it knows, the other has heard
+		for _, w := range i.nodes { // the node that runs it, and the other node, have learned where it runs
 			var process struct{ Process struct{ State string } }
 			if err := w.Call(t.Context(), i.key, "GET", "/sites/"+nap, nil, &process); err != nil || process.Process.State != "sleeping" {
 				return false

@@ -27,9 +27,9 @@ setInterval(() => fs.appendFileSync('data/lines', name + '\n'), 50);
 require('http').createServer((q, r) => r.end(name)).listen(process.env.PORT);`,
 }
 
-// A node whose service hangs while its programs run on has none that writes to storage when another node starts it: the service is
-// stopped alone, or everything of the node is frozen but the watchdog, as where a cgroup of it is, or all of it, as where a machine is
-// suspended. The node comes back by itself.
+// While a node hangs, its programs don't write to storage after another node has started them. The test stops only the
+// service, freezes everything except the watchdog (like a frozen cgroup), or freezes everything (like a suspended
+// machine). The node then recovers by itself.
 func TestHungNodeWritesNothing(t *testing.T) {
 	world.Long(t)
 	i, dir := mounted(t)
@@ -42,7 +42,7 @@ func TestHungNodeWritesNothing(t *testing.T) {
 	file := filepath.Join(dir, site, "data", "lines")
 	for name, tt := range map[string]struct {
 		hang func(*testing.T, *world.World) (resume func())
-		late int // lines that the old program may write before the watchdog runs again
+		late int // number of lines that the old program may write before the watchdog continues
 	}{
 		"stopped": {stopped, 0}, "frozen": {frozen(false), 0}, "suspended": {frozen(true), 20},
 	} {
@@ -94,7 +94,7 @@ func TestHungNodeWritesNothing(t *testing.T) {
 	}
 }
 
-// stopped stops the service of a node alone.
+// stopped sends SIGSTOP to a node's service only.
 func stopped(t *testing.T, w *world.World) (resume func()) {
 	pid := w.PID()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -103,7 +103,7 @@ func stopped(t *testing.T, w *world.World) (resume func()) {
 	return func() { _ = syscall.Kill(pid, syscall.SIGCONT) }
 }
 
-// frozen freezes the service of a node and its sandboxes, and with all its watchdog.
+// frozen freezes a node's service and sandboxes. With all, it also freezes the watchdog.
 func frozen(all bool) func(t *testing.T, w *world.World) (resume func()) {
 	const root = "/sys/fs/cgroup/freezer"
 	return func(t *testing.T, w *world.World) func() {

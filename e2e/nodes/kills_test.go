@@ -21,8 +21,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// ledger is a program that stores what is posted to it, a line each. A process of it notes that it has begun; one that writes after
-// a later one has begun says so in data/violations.
+// ledger is a program that stores each posted line. Each process records its start. A process that writes after a newer
+// process has started appends to data/violations.
 var ledger = map[string]string{
 	"package.json": `{"scripts": {"start": "node server.js"}, "engines": {"node": ">=18"}}`,
 	"slipway.toml": "[run]\nstorage = [\"data\"]\nsleep_after_seconds = 600\n",
@@ -43,28 +43,28 @@ http.createServer((q, r) => {
 }).listen(process.env.PORT);`,
 }
 
-// killed is an installation of two nodes that die in turn, under clients who remember what was acknowledged.
+// killed is an installation of two nodes that are killed in turn while clients record what was acknowledged.
 type killed struct {
 	*installation
-	dir       string  // the storage of all nodes
-	databases []*gate // from each node
-	relays    []*gate // to each node
+	dir       string  // storage of all nodes
+	databases []*gate // one per node, to the database
+	relays    []*gate // one per node, to the node
 	stop      chan struct{}
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the following fields
 	down     *world.World
-	acks     map[string]int    // by kind
-	unknown  map[string]int    // requests that had no answer, by kind
+	acks     map[string]int    // kind → number
+	unknown  map[string]int    // kind → number of requests without an answer
 	deployed []string          // acknowledged deployments
 	pushes   map[string]string // acknowledged pushes: commit → deployment
 	stored   []string          // acknowledged lines
 	backups  []string          // acknowledged backups
 }
 
-// Either of two nodes is killed again and again at any moment, under deployments, pushes, uploads to storage that both mount, and
-// backups. Nothing that was acknowledged is lost, nothing is done twice, and no two programs write to one storage. Static sites are
-// answered by the node that lives. The second dead node stays away until the other one has taken over what it ran. SLIPWAY_KILLS says
-// how many faults there are; after two kills, they are any of those that k.fault has.
+// One of two nodes is killed at random moments, again and again, during deployments, pushes, uploads to shared storage,
+// and backups. No acknowledged change is lost or done twice, and no two programs write to the same storage. The other
+// node serves static sites. In the second round, the killed node stays down until the other node has taken over its
+// programs. SLIPWAY_KILLS is the number of faults; after two kills, k.fault chooses them.
 func TestKillsOfNodes(t *testing.T) {
 	rounds := 2
 	if n, err := strconv.Atoi(os.Getenv("SLIPWAY_KILLS")); err == nil {
@@ -114,7 +114,7 @@ func TestKillsOfNodes(t *testing.T) {
 	begun := time.Now()
 	kinds := map[string]int{}
 	for round := range rounds {
-		before, more := k.total(), 1+random.IntN(6) // the moment is the clients' work
+		before, more := k.total(), 1+random.IntN(6) // wait until the clients have done this much work
 		i.until("clients work", func() bool { return k.total() >= before+more || t.Failed() })
 		if round > 1 {
 			kind := k.fault(random, shop)
@@ -154,7 +154,7 @@ func TestKillsOfNodes(t *testing.T) {
 	t.Logf("%d faults in %s: %v; acknowledged %v, without an answer %v", rounds, took.Round(time.Second), kinds, k.acks, k.unknown)
 }
 
-// fault has something go wrong for a while, and returns what.
+// fault causes a random fault for a while and returns its name.
 func (k *killed) fault(random *rand.Rand, shop string) (kind string) {
 	n := random.IntN(2)
 	w, short := k.nodes[n], time.Duration(100+random.IntN(5000))*time.Millisecond
@@ -163,7 +163,7 @@ func (k *killed) fault(random *rand.Rand, shop string) (kind string) {
 			g.set(to)
 		}
 		select {
-		case <-time.After(short): // the fault, not a wait
+		case <-time.After(short): // duration of the fault
 		case <-k.t.Context().Done():
 		}
 		for _, g := range gates {
@@ -208,7 +208,7 @@ func (k *killed) fault(random *rand.Rand, shop string) (kind string) {
 	}
 }
 
-// halt stops a node until wait returns.
+// halt stops a node with SIGSTOP until wait returns.
 func (k *killed) halt(w *world.World, wait func()) {
 	k.mu.Lock()
 	k.down = w
@@ -223,14 +223,14 @@ func (k *killed) halt(w *world.World, wait func()) {
 	k.up()
 }
 
-// up says that both nodes are there.
+// up records that both nodes run.
 func (k *killed) up() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.down = nil
 }
 
-// takenOver waits until the program that stores answers at the node that is left.
+// takenOver waits until the storage program responds on the other node.
 func (k *killed) takenOver() {
 	before := k.of("upload")
 	k.until("the other node has taken over what stores", func() bool { return k.of("upload") > before || k.t.Failed() })
@@ -243,7 +243,7 @@ func (k *killed) kill(w *world.World) {
 	w.Kill()
 }
 
-// alive is a node that nobody has killed.
+// alive returns a random node that runs.
 func (k *killed) alive() *world.World {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -273,18 +273,17 @@ func (k *killed) total() (n int) {
 	return n
 }
 
-// next waits for a client's next turn, and reports whether there is one.
+// next waits until a client's next operation, and returns false at the end.
 func (k *killed) next() bool {
 	select {
 	case <-k.stop:
 		return false
-	case <-time.After(300 * time.Millisecond): // the load, not a wait
+	case <-time.After(300 * time.Millisecond): // limits the load
 		return !k.t.Failed()
 	}
 }
 
-// sends repeats a request at any node that lives until it is answered; ok is false where it was refused by one of the statuses that
-// may be.
+// sends repeats a request, at any running node, until a response arrives. ok is false if its status is in refused.
 func (k *killed) sends(kind string, r world.Request, out any, refused ...int) (ok bool) {
 	at := r.URL
 	for end := time.Now().Add(3 * time.Minute); ; {
@@ -368,7 +367,8 @@ func (k *killed) pushesTo(site, url, secret string) {
 	}
 }
 
-// uploads posts lines to the program with storage, each once: one without an answer may be there or not.
+// uploads posts lines to the program with storage. Each is sent once, and one without a response may or may not be
+// stored.
 func (k *killed) uploads() {
 	for n := 0; k.next(); n++ {
 		w := k.alive()
@@ -392,7 +392,7 @@ func (k *killed) uploads() {
 	}
 }
 
-// takesBackups has a backup made of the program's site, one after the other.
+// takesBackups creates backups of the program's site, one after the other.
 func (k *killed) takesBackups(site string) {
 	for n := 0; k.next(); n++ {
 		var out struct{ ID string }
@@ -405,7 +405,7 @@ func (k *killed) takesBackups(site string) {
 	}
 }
 
-// verify wants everything that was acknowledged, once.
+// verify checks that every acknowledged change exists exactly once.
 func (k *killed) verify(shop, pushed string) {
 	t := k.t
 	t.Helper()
@@ -414,7 +414,7 @@ func (k *killed) verify(shop, pushed string) {
 			t.Errorf("a push has %d deployments", n)
 		}
 	}
-	last := world.Request{Method: "POST", Path: "/sites/" + pushed + "/deploy", Key: k.key} // both nodes are up: this one succeeds
+	last := world.Request{Method: "POST", Path: "/sites/" + pushed + "/deploy", Key: k.key} // both nodes are up, so this must succeed
 	k.sends("deployment", last, &struct{}{})
 	k.until("all deployments and backups have ended", func() bool {
 		return k.count(`SELECT count(*) FROM jobs WHERE kind = 'deploy.run'`) == 0 &&
@@ -461,7 +461,7 @@ func (k *killed) verify(shop, pushed string) {
 		t.Errorf("a program wrote after another one had begun: %s, %v", text, err)
 	}
 
-	// Each deployment is told of once: another time only as the same event.
+	// Each deployment that ended has one event. Repeated deliveries carry the same event.
 	finished := slices.DeleteFunc(slices.Clone(k.deployed), func(id string) bool {
 		return k.count(`SELECT count(*) FROM deployments WHERE id = $1 AND status = 'canceled'`, id) == 1
 	})
@@ -491,7 +491,8 @@ func (k *killed) verify(shop, pushed string) {
 		k.count(`SELECT count(*) FROM backups WHERE status = 'failed'`))
 }
 
-// ended wants a deployment to have succeeded, or to say that a newer one took its place or that its nodes died too often.
+// ended checks that a deployment succeeded, was superseded by a newer one, or failed because its node was killed too
+// often.
 func (k *killed) ended(id string) {
 	k.t.Helper()
 	var d struct{ Status, Error string }

@@ -1,5 +1,5 @@
-// Package nodes runs several real processes of one installation, on PostgreSQL, with
-// nothing in common but an S3 bucket and the secrets key.
+// Package nodes owns the end-to-end tests of installations with several nodes: real processes that share PostgreSQL, an
+// S3 bucket and the secrets key.
 package nodes
 
 import (
@@ -26,12 +26,12 @@ var binary string
 
 func TestMain(m *testing.M) { os.Exit(world.MainOnPostgres(m, &binary)) }
 
-// installation is two nodes.
+// installation holds two nodes.
 type installation struct {
 	t       *testing.T
 	s3      *s3test.Server
 	address string // of the bucket
-	db      *db.DB // as an operator sees it
+	db      *db.DB // a direct connection to the database
 	nodes   []*world.World
 	key     string
 }
@@ -54,14 +54,14 @@ func install(t *testing.T) *installation {
 		i.nodes = append(i.nodes, w)
 	}
 	a, b := i.nodes[0], i.nodes[1]
-	for n, flag := range b.Flags { // one host of repositories, and one receiver of webhooks
+	for n, flag := range b.Flags { // both nodes use the first one's Git host and webhook receiver
 		if strings.HasPrefix(flag, "git.test=") {
 			b.Flags[n] = "git.test=" + a.Git.URL
 		}
 		if flag == b.Hooks.CA {
 			b.Flags[n] = a.Hooks.CA
 		}
-		if flag == "--mariadb" { // where programs run elsewhere
+		if flag == "--mariadb" { // if programs run elsewhere
 			b.Flags[n+1] = a.Flags[slices.Index(a.Flags, flag)+1]
 		}
 	}
@@ -92,7 +92,7 @@ func install(t *testing.T) *installation {
 
 func (i *installation) start(nodes ...*world.World) {
 	i.t.Helper()
-	for _, w := range nodes { // all at once: they take turns at migrating
+	for _, w := range nodes { // concurrently: the nodes take turns at migrating
 		if err := w.Launch(); err != nil {
 			i.t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func (i *installation) commit(name string, files map[string]string) {
 	}
 }
 
-// site makes a site of a repository through a node and returns its id.
+// site creates a site from a repository through a node and returns its ID.
 func (i *installation) site(w *world.World, name string) string {
 	i.t.Helper()
 	var made struct{ Data struct{ ID string } }
@@ -181,8 +181,8 @@ func (i *installation) exec(q string, args ...any) {
 	}
 }
 
-// What is deployed through one node is served by the other, out of the bucket; what nobody
-// refers to is collected; copies are served while the bucket is away; and no secret is said.
+// A deployment made through one node is served by the other from the bucket. Unreferenced files are collected. While
+// the bucket is down, cached copies are served. No secret is logged.
 func TestNodesShareOnlyTheBucket(t *testing.T) {
 	i := install(t)
 	a, b := i.nodes[0], i.nodes[1]
@@ -205,7 +205,7 @@ func TestNodesShareOnlyTheBucket(t *testing.T) {
 		}
 	}
 
-	// A day later, the second site is gone and one collection has run.
+	// Delete the second site, and run a garbage collection as if a day had passed.
 	if err := a.Call(t.Context(), i.key, "DELETE", "/sites/"+two, nil, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -234,9 +234,9 @@ func TestNodesShareOnlyTheBucket(t *testing.T) {
 	i.start(b)
 	i.serves(b, "one", "/", "one, second")
 
-	// The bucket goes away.
+	// The bucket is down.
 	i.s3.Stop()
-	i.serves(b, "one", "/", "one, second") // a copy, while the bucket is away
+	i.serves(b, "one", "/", "one, second") // from the cache
 	if status, body := i.visit(b, "one", "/late"); status != 503 || strings.Contains(body, "127.0.0.1") {
 		t.Errorf("no copy, while the bucket is away: %d %.100q, want 503 without the insides", status, body)
 	}
@@ -275,8 +275,8 @@ func TestNodesShareOnlyTheBucket(t *testing.T) {
 	}
 }
 
-// A node is killed in the middle of deployments and of a delivery; the other one carries them
-// to their end, the delivery within 30 seconds.
+// A node is killed during deployments and a webhook delivery. The other node completes them, the delivery within 30
+// seconds.
 func TestNodeDies(t *testing.T) {
 	i := install(t)
 	a, b := i.nodes[0], i.nodes[1]
@@ -289,7 +289,7 @@ func TestNodeDies(t *testing.T) {
 	var delivered func(died time.Time)
 	var died time.Time
 	for round := 0; ; round++ {
-		// Only one of them works while the other one is held; it dies with its work in hand.
+		// While node b is stopped, node a takes all jobs. Node a is then killed while deployments run.
 		if err := syscall.Kill(b.PID(), syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
@@ -339,9 +339,8 @@ func TestNodeDies(t *testing.T) {
 	}
 }
 
-// hold has a node send a delivery of a change of a site, which the receiver leaves without an
-// answer until release is called. delivered wants it to be made again within 30 seconds of
-// the node's death, and to succeed.
+// hold makes a node send a webhook delivery about a site, which the receiver doesn't answer until release is called.
+// delivered checks that the delivery is repeated within 30 seconds of the node's death and succeeds.
 func (i *installation) hold(w *world.World, site, path string) (release func(), delivered func(died time.Time)) {
 	i.t.Helper()
 	hooks := i.nodes[0].Hooks
@@ -359,7 +358,7 @@ func (i *installation) hold(w *world.World, site, path string) (release func(), 
 	if err != nil {
 		i.t.Fatal(err)
 	}
-	// The same webhook hears of deployments that end.
+	// The webhook also gets events of deployments, so select by name.
 	named := func() []world.Delivery {
 		return slices.DeleteFunc(hooks.All(), func(d world.Delivery) bool {
 			return d.Path != path || !strings.Contains(string(d.Body), `"changed `+path+`"`)

@@ -18,7 +18,7 @@ import (
 
 const verifier = "a-verifier-that-has-at-least-forty-three-characters"
 
-// app is an app of Ada's with what it may of whoever allows it.
+// app is Ada's OAuth app.
 type app struct {
 	i                    *installation
 	id, secret, redirect string
@@ -36,7 +36,8 @@ func (i *installation) app() *app {
 	return &app{i, made.ID, made.ClientSecret, "https://app.test/callback"}
 }
 
-// code is what the app is told once a person has allowed it the scopes, for a team or for themselves.
+// code returns the authorization code that the app gets after a user has granted it the scopes, for a team or for the
+// user.
 func (a *app) code(p *world.Person, team, scopes string) string {
 	a.i.t.Helper()
 	sum := sha256.Sum256([]byte(verifier))
@@ -59,7 +60,7 @@ type pair struct {
 	Refresh string `json:"refresh_token"`
 }
 
-// token asks a node's token endpoint.
+// token sends a request to a node's token endpoint.
 func (a *app) token(w *world.World, form url.Values) (int, pair) {
 	form.Set("client_id", a.id)
 	form.Set("client_secret", a.secret)
@@ -87,7 +88,7 @@ func (a *app) refresh(w *world.World, token string) (int, pair) {
 	return a.token(w, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}})
 }
 
-// ends waits until a stream is over, and returns how long that took from a moment on.
+// ends waits until a stream ends, and returns the time since from.
 func (i *installation) ends(what string, stream io.Reader, from time.Time) time.Duration {
 	i.t.Helper()
 	over := make(chan bool)
@@ -103,9 +104,8 @@ func (i *installation) ends(what string, stream io.Reader, from time.Time) time.
 	return time.Since(from)
 }
 
-// One code is exchanged through one of two nodes, and a refresh token is rotated once for both. A member who
-// is removed at one node is out at the other at once; their streams and the cookie for protected addresses end within five
-// seconds.
+// A code is exchanged through only one of two nodes, and a refresh token is rotated once for both. A member who is
+// removed at one node immediately loses access at the other, whose streams and site access end within five seconds.
 func TestOAuthOnTwoNodes(t *testing.T) {
 	i := install(t)
 	a, b := i.nodes[0], i.nodes[1]
@@ -140,7 +140,7 @@ func TestOAuthOnTwoNodes(t *testing.T) {
 	if wait.Wait(); len(first) != 1 {
 		t.Fatalf("%d of 20 exchanges got tokens", len(first))
 	}
-	// A code that is sent again is taken for stolen, so the tokens are over; these are of another consent.
+	// Repeated use of the code has revoked its tokens, so use those of another grant.
 	_, got := acme.redeem(b, acme.code(ada, "", "sites:read"))
 	next := make([]pair, 8)
 	for n := range next {
@@ -156,7 +156,7 @@ func TestOAuthOnTwoNodes(t *testing.T) {
 		}
 	}
 
-	// A team with a site that its members alone see.
+	// A team with a site that only its members can see.
 	benKey, err := a.User("ben@example.test")
 	if err != nil {
 		t.Fatal(err)
@@ -189,12 +189,12 @@ func TestOAuthOnTwoNodes(t *testing.T) {
 		return status == http.StatusUnauthorized
 	})
 
-	// Ben, at node b: the page, with a cookie; the log, with an app's token; a page of the dashboard that follows.
+	// Ben uses node b: the site with a cookie, the log with an app's token, and a dashboard page with live updates.
 	visitor := person("ben@example.test")
 	_, port, _ := strings.Cut(b.HTTPS, ":")
 	address := "https://shop.localhost:" + port + "/"
 	page, err := visitor.Open(address, nil)
-	for err == nil && page.Onward != "" { // to the dashboard, and back with a grant
+	for err == nil && page.Onward != "" { // redirects to the dashboard, and back to the site with a grant
 		page, err = visitor.Open(page.Onward, nil)
 	}
 	if err != nil || page.Status != 200 || !strings.Contains(page.Body, "the team's own") {

@@ -11,7 +11,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// counter is a program that stores what is posted to it.
+// counter is a program that stores the path of each POST request.
 var counter = map[string]string{
 	"package.json": `{"scripts": {"start": "node server.js"}, "engines": {"node": ">=18"}}`,
 	"slipway.toml": "[run]\nstorage = [\"data\"]\n",
@@ -24,7 +24,7 @@ http.createServer((q, r) => {
 }).listen(process.env.PORT);`,
 }
 
-// stays returns the node that a site's programs run on, and another one.
+// stays returns the node on which a site's program runs, and another node.
 func (i *installation) stays(site string) (home, other *world.World) {
 	i.t.Helper()
 	var id string
@@ -44,7 +44,7 @@ func (i *installation) stays(site string) (home, other *world.World) {
 	return home, other
 }
 
-// id is a node's.
+// id returns a node's ID.
 func (i *installation) id(w *world.World) string {
 	i.t.Helper()
 	text, err := os.ReadFile(filepath.Join(w.Data, "node-id"))
@@ -54,7 +54,7 @@ func (i *installation) id(w *world.World) string {
 	return strings.TrimSpace(string(text))
 }
 
-// operation waits for the end of what a call begins.
+// operation sends a request and waits until the operation that it starts has ended.
 func (i *installation) operation(w *world.World, method, path string, body any) (status, message, failure string) {
 	i.t.Helper()
 	var o struct {
@@ -73,8 +73,9 @@ func (i *installation) operation(w *world.World, method, path string, body any) 
 	return o.Status, o.Message, o.Error
 }
 
-// What a site stores is on one node: backups, restarts and commands that are asked of the other one are done there, its files are
-// never begun a second time, and they go with the site. While that node is down, the other one says so.
+// A site's storage is on one node. Backups, restarts and commands requested from the other node run on the first, the
+// other node never creates storage for the site, and deleting the site deletes its storage. While the first node is
+// down, the other one reports that.
 func TestStorageStaysOnItsNode(t *testing.T) {
 	i := install(t)
 	a, b := i.nodes[0], i.nodes[1]
@@ -96,7 +97,7 @@ func TestStorageStaysOnItsNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	folders := func(w *world.World) int {
-		all, err := filepath.Glob(filepath.Join(w.Data, "storage", site+"*")) // beside it backups are tried, on any node
+		all, err := filepath.Glob(filepath.Join(w.Data, "storage", site+"*")) // verifying a backup uses a folder beside it, on any node
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +156,8 @@ func TestStorageStaysOnItsNode(t *testing.T) {
 	i.until("so is its place", func() bool { return i.count(`SELECT count(*) FROM placements`) == 0 })
 }
 
-// A node without the installation's key, with another one, or with other settings does not start, and says why.
+// A node without the installation's secrets key, with another key, or with different settings doesn't start, and its
+// error says why.
 func TestNodeThatDoesNotFit(t *testing.T) {
 	i := install(t)
 	a, b := i.nodes[0], i.nodes[1]

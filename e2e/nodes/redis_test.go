@@ -13,7 +13,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// operators starts a server of the operator's that ends with the test, and returns its address.
+// operators starts a server of the operator, stops it at the end of the test, and returns its address.
 func operators(t *testing.T, start func(dir string, certificate *world.Receiver) (string, func(), error), certificate *world.Receiver) string {
 	t.Helper()
 	address, stop, err := start(t.TempDir(), certificate)
@@ -24,7 +24,7 @@ func operators(t *testing.T, start func(dir string, certificate *world.Receiver)
 	return address
 }
 
-// redisKeys returns how many keys the server at an address of world.Redis holds.
+// redisKeys returns the number of keys in a server started by world.Redis.
 func redisKeys(t *testing.T, address string) string {
 	t.Helper()
 	u, err := url.Parse(address)

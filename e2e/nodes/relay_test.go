@@ -22,7 +22,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// talker is a program that streams, changes protocols, takes large bodies, asks Redis and says which process it is.
+// talker is a program that streams, upgrades connections, accepts large bodies, queries Redis, and returns its
+// process's ID.
 var talker = map[string]string{
 	"package.json": `{"scripts": {"start": "node server.js"}, "engines": {"node": ">=18"}}`,
 	"slipway.toml": "[run]\nsleep_after_seconds = 600\n",
@@ -59,7 +60,7 @@ s.on('upgrade', (q, c) => {
 s.listen(process.env.PORT);`,
 }
 
-// related is an installation whose nodes reach each other.
+// related returns an installation whose nodes can connect to each other.
 func related(t *testing.T) *installation {
 	t.Helper()
 	i := install(t)
@@ -73,7 +74,8 @@ func related(t *testing.T) *installation {
 	return i
 }
 
-// Any node answers for a program that runs on one of them: pages, bodies, streams and WebSockets; none starts a second copy.
+// Each node serves a program that runs on the other node, with request bodies, streams and WebSockets, and doesn't
+// start a second copy.
 func TestAnyNodeAnswers(t *testing.T) {
 	i := related(t)
 	a, b := i.nodes[0], i.nodes[1]
@@ -112,7 +114,7 @@ func TestAnyNodeAnswers(t *testing.T) {
 	}
 	i.echoes(other, "talk.localhost")
 
-	// The program is started anew: who asks the other node misses nothing.
+	// A restart of the program fails no request at the other node.
 	end := i.visitors("talk", "/", other)
 	if _, message, failure := i.operation(other, "POST", "/sites/"+site+"/restart", nil); message != "Restarted" {
 		t.Errorf("the restart: %q %q", message, failure)
@@ -123,7 +125,7 @@ func TestAnyNodeAnswers(t *testing.T) {
 	})
 	end("during a restart")
 	i.streamsEnd(home, other)
-	// Who has no certificate of the installation's is not let in.
+	// Connections without a certificate of the installation are rejected.
 	address := i.nodes[0].Flags[len(i.nodes[0].Flags)-1]
 	c, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // that is what is tried
 	if err == nil {
@@ -135,7 +137,7 @@ func TestAnyNodeAnswers(t *testing.T) {
 	}
 }
 
-// echoes changes the protocol through a node, and wants back what it says.
+// echoes upgrades a connection through a node and checks that the program echoes each line.
 func (i *installation) echoes(w *world.World, host string) {
 	i.t.Helper()
 	c, r := i.upgraded(w, host)
@@ -151,7 +153,7 @@ func (i *installation) echoes(w *world.World, host string) {
 	}
 }
 
-// upgraded is a connection to a program whose protocol has been changed.
+// upgraded returns an upgraded connection to a program.
 func (i *installation) upgraded(w *world.World, host string) (net.Conn, *bufio.Reader) {
 	i.t.Helper()
 	roots, err := w.Trust()
@@ -173,8 +175,8 @@ func (i *installation) upgraded(w *world.World, host string) (net.Conn, *bufio.R
 	return c, r
 }
 
-// visitors ask nodes for a site's page, two at each a hundred times in a second, until the function that it returns is called; none of
-// them may fail.
+// visitors sends requests for a page to nodes, with two clients per node, a hundred times a second, until end is
+// called. No request may fail.
 func (i *installation) visitors(site, path string, nodes ...*world.World) (end func(when string)) {
 	i.t.Helper()
 	var failed, asked atomic.Int64
@@ -218,8 +220,8 @@ func (i *installation) visitors(site, path string, nodes ...*world.World) (end f
 	}
 }
 
-// streamsEnd restarts the program's node under an event stream and an upgraded connection at the other one. Both end, and neither as
-// if it were whole.
+// streamsEnd restarts the program's node while the other node serves an event stream and an upgraded connection. Both
+// must end with an error, not as if they were complete.
 func (i *installation) streamsEnd(home, other *world.World) {
 	i.t.Helper()
 	browser, err := other.Browser()
@@ -265,9 +267,9 @@ func (i *installation) streamsEnd(home, other *world.World) {
 	}
 }
 
-// The node of a program without storage is killed: requests to the other one that were not sent yet wait, and succeed there within 20
-// seconds. One that was held for a minute finds its program taken, and ends what it ran before it answers. What the program has stored
-// on the operator's Redis server is there wherever it runs.
+// When the node of a program without storage is killed, unsent requests at the other node wait and succeed there within
+// 20 seconds. A node that was stopped meanwhile finds that its program has moved, and ends its old process before it
+// answers. Data in the operator's Redis is available wherever the program runs.
 func TestProgramMovesWhenItsNodeDies(t *testing.T) {
 	i := related(t)
 	a, b := i.nodes[0], i.nodes[1]
@@ -291,7 +293,7 @@ func TestProgramMovesWhenItsNodeDies(t *testing.T) {
 	redis(other, "SET PREFIXk stored", "+OK")
 	redis(other, "SET another:k stored", "-NOPERM")
 	_, before := i.visit(other, "talk", "/")
-	end := i.visitors("talk", "/late", other) // nearly all of the time a request is in its program
+	end := i.visitors("talk", "/late", other) // most of the time, a request is waiting in the program
 	home.Kill()
 	died := time.Now()
 	status, after := i.visit(other, "talk", "/")
@@ -307,11 +309,11 @@ func TestProgramMovesWhenItsNodeDies(t *testing.T) {
 		t.Errorf("the node that is back: %d %s, want %s", status, now, after)
 	}
 
-	// Now the other one is held.
+	// Now stop the other node.
 	if err := syscall.Kill(other.PID(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	i.until("the list says that it is down", func() bool { // what was sent to it before waits for it
+	i.until("the list says that it is down", func() bool { // earlier requests to it would wait
 		out, err := home.CLI("", "node", "list")
 		return err == nil && strings.Contains(out, " down ")
 	})
@@ -327,9 +329,9 @@ func TestProgramMovesWhenItsNodeDies(t *testing.T) {
 	}
 }
 
-// A node is drained under load at both nodes: the other one takes over, no request fails, and either says that the program runs. So
-// nodes are replaced one after the other without a failed request: with SLIPWAY_E2E_BEFORE, the program of an earlier version, by this one,
-// and then back.
+// A node is drained while both nodes are under load. The other node takes over the program, no request fails, and both
+// nodes report the program as running. With SLIPWAY_E2E_BEFORE, the path of an earlier version's program, the nodes are
+// also upgraded from that version one after the other and back.
 func TestDrain(t *testing.T) {
 	i := related(t)
 	a, b := i.nodes[0], i.nodes[1]
@@ -345,7 +347,7 @@ func TestDrain(t *testing.T) {
 		return i.count(`SELECT count(*) FROM deployments WHERE site_id = $1 AND status = 'success'`, site) == 1
 	})
 	instances := 0
-	if len(versions) == 1 { // one that is older may not know several
+	if len(versions) == 1 { // an earlier version may not support several instances
 		instances = 2
 		run := map[string]any{"run": map[string]any{"instances": map[string]any{"min": instances, "max": instances}}}
 		if err := a.Call(t.Context(), i.key, "PATCH", "/sites/"+site, run, nil); err != nil {
@@ -387,7 +389,7 @@ func TestDrain(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 
-	// One node after the other is replaced, as in an upgrade, while visitors come to the one that stays.
+	// Replace one node after the other, as in an upgrade, while visitors use the other one.
 	for n := range 2 * len(versions) {
 		w, stays := home, other
 		if n%2 == 1 {
@@ -412,7 +414,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// A node that only serves visitors has the programs of others answer, also where none has run yet.
+// A node with only the role edge serves the programs of other nodes, even a program that runs nowhere yet.
 func TestEdgeAlone(t *testing.T) {
 	i := related(t)
 	a, b := i.nodes[0], i.nodes[1]
@@ -438,7 +440,7 @@ func TestEdgeAlone(t *testing.T) {
 	i.echoes(b, "talk.localhost")
 }
 
-// A PHP application answers at every node: its scripts, its files, and what it has stored.
+// Each node serves a PHP application: its scripts, its static files and its stored files.
 func TestAnyNodeAnswersForPHP(t *testing.T) {
 	i := related(t)
 	a, b := i.nodes[0], i.nodes[1]
@@ -455,13 +457,13 @@ func TestAnyNodeAnswersForPHP(t *testing.T) {
 		return i.count(`SELECT count(*) FROM deployments WHERE site_id = $1 AND status = 'success'`, site) == 1
 	})
 	home, other := i.stays(site)
-	for n, w := range []*world.World{other, home, other, home} { // what is stored through one node the other has at once
+	for n, w := range []*world.World{other, home, other, home} { // a file stored through one node is immediately available at the other
 		reads := home
 		if w == home {
 			reads = other
 		}
 		file := fmt.Sprintf("/uploads/%d.txt", n)
-		if status, text := i.visit(reads, "php", file); status != http.StatusOK || text == "stored" { // index.php answers
+		if status, text := i.visit(reads, "php", file); status != http.StatusOK || text == "stored" { // before it is stored, index.php answers
 			t.Fatalf("before it is stored: %d %.100q", status, text)
 		}
 		if status, text := i.visit(w, "php", fmt.Sprintf("/store.php?n=%d", n)); status != http.StatusOK || text != "6" {
@@ -476,7 +478,7 @@ func TestAnyNodeAnswersForPHP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, x := range [][2]string{ // the third makes what the fourth asks for
+		for _, x := range [][2]string{ // the third request stores the file that the fourth reads
 			{"/some/page?x=1", "/some/page?x=1 on php.localhost"}, {"/style.css", "body{}"}, {"/store.php", "6"}, {"/uploads/a.txt", "stored"},
 		} {
 			i.until(x[0], func() bool {

@@ -10,8 +10,8 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// A backup of an installation on PostgreSQL comes back in an empty database and a new data
-// directory by one command; a database that is not empty stays as it is.
+// One command restores a backup of an installation on PostgreSQL into an empty database and a new data directory. It
+// doesn't change a database that isn't empty.
 func TestRestoreOnPostgreSQL(t *testing.T) {
 	must := func(err error) {
 		if err != nil {
@@ -65,5 +65,5 @@ func TestRestoreOnPostgreSQL(t *testing.T) {
 	t.Log(out)
 	i.start(w)
 	i.serves(w, "one", "/", "one, as it was")
-	must(w.Call(t.Context(), i.key, "GET", "/sites/"+site, nil, &struct{}{})) // the key is known, and the site is hers
+	must(w.Call(t.Context(), i.key, "GET", "/sites/"+site, nil, &struct{}{})) // the API key is valid, and its user owns the site
 }

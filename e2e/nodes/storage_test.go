@@ -14,7 +14,7 @@ import (
 	"slipway/internal/platform/node"
 )
 
-// mounted is an installation whose nodes reach each other and mount one directory for the storage of sites.
+// mounted returns an installation whose nodes can connect to each other and share a storage directory.
 func mounted(t *testing.T) (i *installation, dir string) {
 	t.Helper()
 	i, dir = related(t), t.TempDir()
@@ -28,8 +28,9 @@ func mounted(t *testing.T) (i *installation, dir string) {
 	return i, dir
 }
 
-// What a site stores in the directory that all nodes mount survives its node: another one goes on with it when that dies, or drains,
-// and backups have it wherever they are asked for. While the directory hangs, or is not mounted, its sites are 503 and others answer.
+// A site's storage in the shared directory survives its node. Another node continues with it when the node is killed or
+// drained, and backups include it whichever node they are requested from. While the directory hangs or isn't mounted,
+// its sites return 503 and other sites work.
 func TestStorageOfAllNodes(t *testing.T) {
 	i, dir := mounted(t)
 	a, b := i.nodes[0], i.nodes[1]
@@ -69,7 +70,8 @@ func TestStorageOfAllNodes(t *testing.T) {
 		t.Errorf("a backup that was asked of the node without the program has %d bytes: %+v", n, backup)
 	}
 
-	// It is restored where nothing of it runs; its program is held meanwhile, and goes on with what the backup has.
+	// Restore from the node that doesn't run the program. The program is stopped meanwhile, and continues with the
+	// backup's files.
 	i.posts(other, "/later")
 	if status, _, failure := i.operation(home, "POST", "/backups/"+backup.ID+"/restore", map[string]any{"includes": []string{"files"}}); status != "success" {
 		t.Errorf("the restore: %s %q", status, failure)
@@ -79,7 +81,7 @@ func TestStorageOfAllNodes(t *testing.T) {
 		return status == 200 && strings.Contains(body, "/second") && !strings.Contains(body, "/later")
 	})
 
-	// Its node gives it away; requests wait for that.
+	// Drain the program's node. Requests wait until the other node has taken over.
 	if out, err := home.CLI("", "node", "drain", "--node", i.id(other)); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -90,7 +92,7 @@ func TestStorageOfAllNodes(t *testing.T) {
 		return i.count(`SELECT count(*) FROM placements WHERE site_id = $1 AND node = $2`, site, i.id(home)) == 1
 	})
 
-	// The directory hangs: whoever opens its mark waits for a writer.
+	// The directory hangs: the mark file is a FIFO, and opening it blocks.
 	mark := filepath.Join(dir, node.MarkFile)
 	text, err := os.ReadFile(mark)
 	if err == nil {
@@ -116,7 +118,7 @@ func TestStorageOfAllNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(mark); err != nil { // as if it were no longer mounted
+	if err := os.Remove(mark); err != nil { // as if the directory weren't mounted
 		t.Fatal(err)
 	}
 	pipe.Close()
@@ -135,7 +137,7 @@ func TestStorageOfAllNodes(t *testing.T) {
 		return status == 200 && strings.Contains(body, "/second")
 	})
 
-	// A node with another directory, or with none, is refused.
+	// A node with another storage directory, or without one, doesn't start.
 	if err := other.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +154,7 @@ func TestStorageOfAllNodes(t *testing.T) {
 		cancel()
 	}
 
-	// The other node will never return: nothing of a site is lost with it.
+	// The other node is forgotten, and can't start again. The site is complete on the remaining node.
 	if out, err := home.CLI("", "node", "forget", i.id(other)); err != nil || !strings.Contains(out, "is forgotten") {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -174,7 +176,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// without returns flags but for one and its value.
+// without returns the flags without one flag and its value.
 func without(flags []string, name string) (out []string) {
 	for n := 0; n < len(flags); n++ {
 		if flags[n] == name {
@@ -186,7 +188,7 @@ func without(flags []string, name string) (out []string) {
 	return out
 }
 
-// posts stores something in the shop through a node.
+// posts stores a path in the shop through a node.
 func (i *installation) posts(w *world.World, path string) {
 	i.t.Helper()
 	browser, err := w.Browser()

@@ -11,7 +11,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// atOnce sends the same call to both nodes in turn, all at the same time, and returns how often each status came.
+// atOnce sends concurrent requests to alternating nodes, and returns the number of responses per status.
 func (i *installation) atOnce(calls int, request func(n int) world.Request) map[int]int {
 	i.t.Helper()
 	var mu sync.Mutex
@@ -33,8 +33,8 @@ func (i *installation) atOnce(calls int, request func(n int) world.Request) map[
 	return got
 }
 
-// What only one of several requests may do is done by one of them, whichever node each of them meets: the last owner stays,
-// an invitation and a transfer are accepted once, and no site is made in a team that is being deleted.
+// Of concurrent requests on both nodes, only one may succeed if they exclude each other: the last owner can't leave, an
+// invitation and a transfer are accepted once, and no site is created in a team that is being deleted.
 func TestTeamRacesOnTwoNodes(t *testing.T) {
 	i := install(t)
 	a, b := i.nodes[0], i.nodes[1]
@@ -68,7 +68,7 @@ func TestTeamRacesOnTwoNodes(t *testing.T) {
 		return token
 	}
 
-	// One invitation, accepted eight times.
+	// One invitation is accepted eight times.
 	token := invite(of, "ben@example.test")
 	got := i.atOnce(8, func(int) world.Request {
 		return world.Request{Method: "POST", Path: "/invitations/accept", Key: ben, Body: map[string]string{"token": token}}
@@ -80,7 +80,7 @@ func TestTeamRacesOnTwoNodes(t *testing.T) {
 		t.Fatalf("the team has %d members, want 2", n)
 	}
 
-	// Two owners leave at once, each through a node of their own.
+	// Two owners leave at the same time, each through another node.
 	for range 5 {
 		people := []string{"ada@example.test", "ben@example.test"}
 		got := i.atOnce(2, func(n int) world.Request {
@@ -104,7 +104,7 @@ func TestTeamRacesOnTwoNodes(t *testing.T) {
 		call(b, keys[left], "POST", "/invitations/accept", map[string]string{"token": invite(teamKey(stays), left)}, nil)
 	}
 
-	// One transfer's code, accepted eight times.
+	// One transfer code is accepted eight times.
 	i.commit("shop", map[string]string{"index.html": "a shop"})
 	site := i.site(a, "shop")
 	i.serves(b, "shop", "/", "a shop")
@@ -128,7 +128,7 @@ func TestTeamRacesOnTwoNodes(t *testing.T) {
 		t.Errorf("the sender gets %d, %v", answer.Status, err)
 	}
 
-	// A team is deleted at one node while sites are made in it at the other.
+	// A team is deleted at one node while sites are created in it at the other.
 	for round := range 5 {
 		slug := fmt.Sprintf("brief-%d", round)
 		call(a, i.key, "POST", "/teams", map[string]string{"name": "Brief", "slug": slug}, &team)

@@ -12,8 +12,9 @@ import (
 	"slipway/e2e/world"
 )
 
-// With storage that all nodes mount and a MariaDB that all reach, over TLS, a WordPress survives either of its machines: what was
-// written through one node is answered by the other after the first has died, and back. Its object cache is on a Redis that all reach.
+// With shared storage and an operator's MariaDB (over TLS), WordPress survives the failure of either node: content
+// written through one node is served by the other after the first was killed, and the other way round. The object cache
+// is on the operator's Redis.
 func TestWordPressSurvivesItsNode(t *testing.T) {
 	i, _ := mounted(t)
 	a, b := i.nodes[0], i.nodes[1]
@@ -74,13 +75,14 @@ func TestWordPressSurvivesItsNode(t *testing.T) {
 	}
 }
 
-// blog is a WordPress, whose address has the port of the node that it runs on: on one machine the nodes can't have the same.
+// blog is a WordPress site. Its URL contains the port of the node that it runs on, because two nodes on one machine
+// can't use the same port.
 type blog struct {
 	i        *installation
 	id, host string
 }
 
-// ask sends a request to a node, with the cookies of who is logged in or none. Where WordPress leads to its port now, it follows.
+// ask sends a request to a node, with or without a user's cookies. It follows a redirect to WordPress's current port.
 func (b *blog) ask(w *world.World, cookies http.CookieJar, method, path, body string, header ...string) world.Answer {
 	b.i.t.Helper()
 	browser, err := w.Browser()
@@ -110,7 +112,7 @@ func (b *blog) ask(w *world.World, cookies http.CookieJar, method, path, body st
 	}
 }
 
-// caches waits until a node says that the object cache answers, wherever WordPress runs.
+// caches waits until a node reports that the object cache is active.
 func (b *blog) caches(w *world.World) {
 	b.i.t.Helper()
 	var now struct{ ObjectCache struct{ Status string } }
@@ -128,7 +130,7 @@ func (b *blog) shows(w *world.World, want string) {
 	})
 }
 
-// publishes logs in by a link, at a node, and writes a post.
+// publishes logs in with a login link at a node, and publishes a post.
 func (b *blog) publishes(w *world.World, title string) {
 	t := b.i.t
 	t.Helper()

@@ -12,8 +12,9 @@ import (
 	"slipway/e2e/world"
 )
 
-// The world of two nodes, in which make test-nodes tells the stories of programs and WordPress: each request goes to either node, by a
-// client or by whatever connects to the world's addresses, and both are killed and come back as one.
+// The world with two nodes, which make test-nodes uses for the tests of programs and WordPress, works: each request
+// goes to either node, from the world's clients and from any connection to its addresses, and both nodes are killed and
+// started together.
 func TestWorldOfTwoNodes(t *testing.T) {
 	t.Setenv(world.NodesVar, "2")
 	w, err := world.New(binary, t.TempDir())
@@ -74,7 +75,7 @@ func TestWorldOfTwoNodes(t *testing.T) {
 		if err != nil || strings.Count(out, " up ") != 2 {
 			t.Errorf("%v: %s", err, out)
 		}
-		// What is no client of the world's.
+		// Requests from a client that isn't the world's.
 		for range 4 {
 			if a, err := world.Read(http.Get("http://" + w.Listen + "/readyz")); err != nil || a.Status != 200 {
 				t.Errorf("%d %v", a.Status, err)

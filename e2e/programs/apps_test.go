@@ -20,16 +20,16 @@ import (
 	"slipway/e2e/world"
 )
 
-// realApp is a project below testdata, from the npm registry.
+// realApp is a project in testdata that uses packages of the npm registry.
 type realApp struct {
 	*installation
 	name    string
-	process string // what its command line holds
+	process string // text in its command line
 }
 
-// Real applications on one installation: Express, Fastify, a chat over WebSockets and, where it
-// may take long, Next standalone and SvelteKit are deployed from Git, updated, rolled back, stopped, started,
-// put to sleep and woken, crash, run out of memory, and outlive a kill of the service.
+// Real applications run on one installation: Express, Fastify, a chat over WebSockets and, unless -short, Next.js
+// standalone and SvelteKit. They are deployed from Git, updated, rolled back, stopped, started, put to sleep and woken;
+// they crash, run out of memory, and survive a kill of the service.
 func TestRealApplications(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())
@@ -58,7 +58,7 @@ func TestRealApplications(t *testing.T) {
 	apps := map[string]*realApp{}
 	names := []string{"express", "fastify", "chat"}
 	if !testing.Short() {
-		names = append([]string{"next", "sveltekit"}, names...) // whose builds take long begin first
+		names = append([]string{"next", "sveltekit"}, names...) // the longest builds start first
 	}
 	names = append(names, frameworks()...)
 	for _, name := range names {
@@ -123,7 +123,7 @@ func TestRealApplications(t *testing.T) {
 	}
 }
 
-// commitOf commits the project with its version in it.
+// commitOf commits the project with this version in its files.
 func (a *realApp) commitOf(version string) {
 	a.t.Helper()
 	dir := a.t.TempDir()
@@ -149,8 +149,8 @@ func (a *realApp) commitOf(version string) {
 	}
 }
 
-// becomes waits until a page says what it must: the edge hears of a new release a moment
-// after its deployment has ended.
+// becomes waits until the site's page contains a text. The edge switches to a new release a moment after the deployment
+// has ended.
 func (a *realApp) becomes(want string) {
 	a.t.Helper()
 	for _, browser := range world.Everywhere(a.browser) {
@@ -164,7 +164,7 @@ func (a *realApp) becomes(want string) {
 	}
 }
 
-// says asks once and wants an answer.
+// says sends one request and checks the response.
 func (a *realApp) says(method, path, body string, header map[string]string, status int, want string) world.Answer {
 	a.t.Helper()
 	req, err := http.NewRequestWithContext(a.t.Context(), method, a.URL+path, strings.NewReader(body))
@@ -192,7 +192,7 @@ func (a *realApp) update(version string) {
 	a.ended(out.DeploymentID)
 }
 
-// sleeps waits until the site's process has been put to sleep.
+// sleeps waits until the site's process sleeps.
 func (a *realApp) sleeps() {
 	a.t.Helper()
 	a.until("its sleep", func() (bool, error) {
@@ -240,7 +240,7 @@ func expressStory(a *realApp) {
 		return err == nil && got.Status == 200, err
 	})
 
-	// Unused it goes to sleep; then many requests at once wake it once.
+	// An unused application is put to sleep, and many concurrent requests wake it once.
 	a.call("PATCH", "/sites/"+a.ID, map[string]any{"run": map[string]any{"sleepAfterSeconds": 1, "memoryMiB": 160}}, nil)
 	var op struct{ ID string }
 	a.call("POST", "/sites/"+a.ID+"/restart", nil, &op)
@@ -267,7 +267,7 @@ func expressStory(a *realApp) {
 		a.t.Errorf("%d of it run", n)
 	}
 
-	// A crash costs the requests under way, and the next ones are answered.
+	// A crash fails the current requests, and later ones are answered.
 	a.says("GET", "/crash", "", nil, 502, "didn&#39;t answer")
 	a.until("an answer after the crash", func() (bool, error) {
 		got, err := world.Read(a.browser.Get(a.URL))
@@ -277,7 +277,7 @@ func expressStory(a *realApp) {
 		text := a.runtimeText()
 		return strings.Contains(text, "crashed on purpose") && strings.Contains(text, "exit code 1"), errors.New(text)
 	})
-	// Out of memory is said in words.
+	// The status says that the application ran out of memory.
 	req, _ := http.NewRequestWithContext(a.t.Context(), "GET", a.URL+"/oom", nil)
 	if resp, err := a.browser.Do(req); err == nil {
 		resp.Body.Close()
@@ -291,7 +291,7 @@ func expressStory(a *realApp) {
 		return err == nil && got.Status == 200, err
 	})
 
-	// Events come as they are sent, and keep it awake.
+	// Events arrive as they are sent, and keep the application awake.
 	resp, err := a.browser.Get(a.URL + "/events")
 	if err != nil {
 		a.t.Fatal(err)
@@ -352,8 +352,8 @@ func sveltekitStory(a *realApp) {
 	}, 403, "")
 }
 
-// chatStory: what is said reaches everybody; an update leaves conversations to the release
-// that has them until they end, and new ones are the new release's; a conversation wakes it.
+// chatStory checks that messages reach all users, that open WebSockets stay with their release after an update while
+// new ones reach the new release, and that a WebSocket wakes the application.
 func chatStory(a *realApp) {
 	ada, bob := a.join("one"), a.join("one")
 	ada.say("hello")
@@ -380,20 +380,20 @@ func chatStory(a *realApp) {
 	a.call("POST", "/sites/"+a.ID+"/restart", nil, nil)
 	a.sleeps()
 	dora := a.join("two")
-	time.AfterFunc(2*time.Second, func() { dora.say("awake?") }) // longer than it takes to fall asleep
+	time.AfterFunc(2*time.Second, func() { dora.say("awake?") }) // longer than the time until it is put to sleep
 	if text, err := dora.hear(); err != nil || text != "two: awake?" {
 		a.t.Errorf("dora heard %q, %v", text, err)
 	}
 	dora.conn.Close()
 }
 
-// conversation is a WebSocket (RFC 6455) with short texts.
+// conversation is a WebSocket (RFC 6455) for short texts.
 type conversation struct {
 	conn *tls.Conn
 	r    *bufio.Reader
 }
 
-// join opens one and wants to be welcomed by a version.
+// join opens a WebSocket and checks the version in the greeting.
 func (a *realApp) join(version string) *conversation {
 	a.t.Helper()
 	u, _ := url.Parse(a.URL)

@@ -12,7 +12,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// keeps is a program that runs what its visitor says in its storage.
+// keeps is a program that evaluates the JavaScript in the request's path.
 const keeps = `const fs = require('fs')
 require('http').createServer((q, r) => {
   let said = 'one'
@@ -21,7 +21,8 @@ require('http').createServer((q, r) => {
 }).listen(process.env.PORT)
 `
 
-// What a program stores is in its backup, runs from there on trial, and comes back from it: all of it, some of it, and as a new site.
+// A backup contains a program's storage. It is verified by running a copy, and can be restored completely, in part, or
+// as a new site.
 func TestBackupsOfStorage(t *testing.T) {
 	t.Parallel()
 	s := install(t)
@@ -44,7 +45,7 @@ func TestBackupsOfStorage(t *testing.T) {
 		got := ""
 		s.until("the answer "+want, func() (ok bool, err error) {
 			got, err = s.visit("GET", "/"+url.PathEscape(code), "")
-			return err == nil && got != "one got 0", err // the edge hears of a switch a moment after it
+			return err == nil && got != "one got 0", err // the edge switches to the new release a moment later
 		})
 		if got = strings.TrimSuffix(got, " got 0"); got != want {
 			t.Errorf("%s says %q, not %q", code, got, want)
@@ -98,7 +99,7 @@ func TestBackupsOfStorage(t *testing.T) {
 	s.URL = made.URL
 	says(look, was)
 
-	// What all sites store comes back from a backup of the whole installation, too, wherever it lies.
+	// A backup of the whole installation restores the storage of all sites, wherever it is stored.
 	place := t.TempDir()
 	if out, err := s.CLI("", "backup", "create", "--to", place); err != nil {
 		t.Fatal(out, err)
@@ -124,7 +125,7 @@ func TestBackupsOfStorage(t *testing.T) {
 	s.URL = made.URL
 	says(look, was)
 
-	// Or from their own newest backups; the second site has none, and keeps what it has.
+	// Restore from the sites' own newest backups. The second site has no backup and keeps its storage.
 	says(change, "2")
 	s.URL = first
 	says(change, "2")
@@ -136,10 +137,11 @@ func TestBackupsOfStorage(t *testing.T) {
 	s.URL = made.URL
 	says(look, "other640,-,- a,link,more /nowhere")
 
-	if s.Nodes() > 1 { // their common database outlives a machine; e2e/nodes restores one
+	if s.Nodes() > 1 { // a shared database isn't lost with a machine; e2e/nodes restores one
 		return
 	}
-	// The whole installation is lost: it comes back from its backup on another machine, and then what sites store, wherever that lies.
+	// The whole installation is lost. Its backup is restored on another machine, and then the storage of its sites,
+	// wherever it is stored.
 	key := filepath.Join(t.TempDir(), "secrets.key")
 	secret, err := os.ReadFile(filepath.Join(s.Data, "secrets.key"))
 	if err == nil {

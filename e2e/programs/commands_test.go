@@ -10,9 +10,9 @@ import (
 	"slipway/e2e/world"
 )
 
-// What runs beside a program, told to the real one: the release command before the switch,
-// once; a worker of the live deployment alone, on a kill of the service too; a scheduled and
-// a one-off command, each with its own log; and the figures of it all.
+// The processes beside a program work: the release command runs once before the switch; only the live deployment has a
+// worker, also after a kill of the service; scheduled and one-off commands run with their own logs; and the metrics
+// include them all.
 func TestBesideTheProgram(t *testing.T) {
 	t.Parallel()
 	s := appSite{install(t)}
@@ -107,8 +107,8 @@ func TestBesideTheProgram(t *testing.T) {
 	})
 	s.reads()
 
-	// A branch and an earlier deployment have addresses of their own, where a request wakes
-	// each one's own release, beside what is live and without its worker.
+	// A branch and an earlier deployment have their own URLs. A request there wakes that deployment, beside the live
+	// one, and without its worker.
 	branch = "next"
 	next := push("next", "")
 	s.result(next)
@@ -116,7 +116,7 @@ func TestBesideTheProgram(t *testing.T) {
 		var d struct{ URL, PreviewURL string }
 		s.call("GET", "/deployments/"+id, nil, &d)
 		for _, at := range []string{d.URL, d.PreviewURL} {
-			if at == "" { // production has no preview
+			if at == "" { // production isn't a preview
 				continue
 			}
 			s.until(want+" at "+at, func() (bool, error) {
@@ -129,8 +129,7 @@ func TestBesideTheProgram(t *testing.T) {
 	if text, err := s.visit("GET", "/", ""); err != nil || text != "four got 0" {
 		t.Errorf("beside its previews: %q, %v", text, err)
 	}
-	// The start command of the settings goes before what was detected, by a restart alone, and
-	// so do its limits.
+	// A start command in the settings overrides the detected one after a restart, and so do the limits.
 	limited := 0
 	s.call("PATCH", "/sites/"+s.ID, map[string]any{"run": map[string]any{"command": "node " + script + " as-set", "cpus": 0.2}}, nil)
 	s.call("POST", "/sites/"+s.ID+"/restart", nil, &op)
@@ -154,7 +153,7 @@ func TestBesideTheProgram(t *testing.T) {
 		t.Error("no process of the program was found, to hold it against its limit")
 	}
 
-	// Visits since the kill, which took the figures of the last minute with it.
+	// Requests since the kill, which lost the metrics of the last minute.
 	var m struct {
 		Total struct {
 			Requests, Wakes int

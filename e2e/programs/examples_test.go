@@ -13,7 +13,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// The examples are deployed from Git as they are. Those that need the npm registry, where it may take long.
+// The examples are deployed from Git without changes. The examples that need the npm registry are long tests.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(binary, t.TempDir())

@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// frameworks are the projects below testdata that TestRealApplications deploys beside those with
-// a story of their own: a Procfile with an executable always, and by SLIPWAY_E2E_FRAMEWORKS=all, or by
-// their names with commas between them, the ones whose builds take minutes.
+// frameworks returns the projects in testdata that TestRealApplications deploys in addition: always a Procfile with an
+// executable, and those named in SLIPWAY_E2E_FRAMEWORKS (separated by commas, or all), whose builds take minutes.
 func frameworks() []string {
 	all := []string{"nestjs", "nuxt", "astro", "react-router", "remix", "next-start", "hono", "http"}
 	asked := os.Getenv("SLIPWAY_E2E_FRAMEWORKS")
@@ -22,11 +21,11 @@ func frameworks() []string {
 	return list
 }
 
-// hashed finds what a page loads from where its framework puts files with a digest in the name.
+// hashed finds a script in a page whose file name contains a digest, in the frameworks' usual folders.
 var hashed = regexp.MustCompile(`"(/(?:_nuxt|_astro|_next/static|assets)/[^"]+\.js)"`)
 
-// frameworkStory: it answers by the request, the edge answers for its hashed files, and an
-// update takes over.
+// frameworkStory checks that the application answers, that the edge serves its hashed files, and that an update
+// replaces it.
 func frameworkStory(a *realApp) {
 	page := a.says("GET", "/?name=ada", "", nil, 200, a.name+" one for ada")
 	switch a.name {

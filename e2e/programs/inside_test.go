@@ -15,8 +15,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// spy is an application that does what it is told, as one does whose owner means harm or
-// which others have taken over.
+// spy is an application that performs the operations that requests ask for, like a malicious or compromised one.
 const spy = `
 const http = require('http'), net = require('net'), fs = require('fs'), path = require('path')
 const once = (c, r) => {
@@ -68,13 +67,13 @@ http.createServer((q, r) => {
   } catch (e) { r.end('nothing: ' + (e.code || e.message)) }
 }).listen(process.env.PORT)`
 
-// From inside an application nothing is reached that isn't its own or public: not the host,
-// not the service, not another site, not what its own build was given.
+// An application can reach only its own resources and public addresses: not the host, the service, another site or its
+// build's secrets.
 func TestInsideAnApplication(t *testing.T) {
 	t.Parallel()
-	h := install(t, func(w *world.World) { // with the victim
+	h := install(t, func(w *world.World) { // the installation's first site is the victim
 		for i := slices.Index(w.Flags, "--outbound-allow"); i >= 0; i = slices.Index(w.Flags, "--outbound-allow") {
-			w.Flags = slices.Delete(w.Flags, i, i+2) // nothing private is public here
+			w.Flags = slices.Delete(w.Flags, i, i+2) // no private address is allowed
 		}
 	})
 	victim := h.ID
@@ -101,7 +100,7 @@ func TestInsideAnApplication(t *testing.T) {
 	}
 	var made struct{ Data struct{ ID, URL string } }
 	h.call("POST", "/sites", map[string]any{
-		"name": "spy", "type": "static", "repository": "git.test/acme/spy", // of its default branch
+		"name": "spy", "type": "static", "repository": "git.test/acme/spy", // without a branch, so the default one
 		"run": map[string]any{"ports": []int{22, 5432}},
 	}, &made)
 	h.ID, h.URL = made.Data.ID, made.Data.URL
@@ -130,7 +129,7 @@ func TestInsideAnApplication(t *testing.T) {
 		return string(h.get(path + "?" + q.Encode()).Body)
 	}
 
-	// Addresses: every port that this installation listens on, over every address of the host.
+	// Every port on which this installation listens, at every address of the host.
 	ports := map[string]bool{"22": true, "80": true, "443": true, "3000": true, "3306": true, "5432": true}
 	for _, addr := range []string{h.HTTPS, h.HTTP, h.Listen, strings.TrimPrefix(h.Git.URL, "http://")} {
 		if u, err := url.Parse(addr); err == nil && u.Host != "" {
@@ -140,7 +139,7 @@ func TestInsideAnApplication(t *testing.T) {
 			ports[port] = true
 		}
 	}
-	delete(ports, "3000") // its own, on its own loopback
+	delete(ports, "3000") // its own port on its own loopback
 	hosts := []string{
 		"127.0.0.1", "127.0.0.2", "::1", "0.0.0.0", "localhost", "169.254.169.254", "10.0.0.1", "172.16.0.1",
 		"192.168.0.1", "100.64.0.1", "fd00::1", "git.test", "sites.localhost",
@@ -157,7 +156,7 @@ func TestInsideAnApplication(t *testing.T) {
 	if name, err := os.Hostname(); err == nil {
 		hosts = append(hosts, name)
 	}
-	// what leads through the proxy accepts any address of ours, and then connects to nothing
+	// The sandbox's forwarder accepts connections to these local ports and then rejects the destination.
 	own := map[string]bool{"80": true, "443": true, "22": true, "5432": true}
 	var dials sync.WaitGroup
 	for _, host := range hosts {
@@ -166,7 +165,7 @@ func TestInsideAnApplication(t *testing.T) {
 				continue
 			}
 			if net.ParseIP(host) == nil && host != "localhost" && port != "443" && port != "5432" {
-				continue // it is the name that is refused
+				continue // only the name matters, so one web port is enough
 			}
 			dials.Go(func() {
 				if got := ask("/tcp", "host", host, "port", port); !strings.HasPrefix(got, "nothing") {
@@ -177,7 +176,7 @@ func TestInsideAnApplication(t *testing.T) {
 	}
 	dials.Wait()
 
-	// Files and sockets of the host, the service and the other site.
+	// Files and sockets of the host, the service and the other site can't be opened.
 	var sockets []string
 	_ = filepath.WalkDir(h.Dir, func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.Type()&os.ModeSocket != 0 {
@@ -191,7 +190,7 @@ func TestInsideAnApplication(t *testing.T) {
 	) {
 		got := ask("/unix", "path", path)
 		if path == "/run/slipway/proxy.sock" {
-			continue // its own way out, which is checked above
+			continue // its connection to the proxy, tested above
 		}
 		if !strings.HasPrefix(got, "nothing") {
 			t.Errorf("socket %q: %s", path, got)
@@ -207,7 +206,7 @@ func TestInsideAnApplication(t *testing.T) {
 			t.Errorf("file %s: %s", path, got)
 		}
 	}
-	// Of control groups a pod sees its own.
+	// A pod sees only its own cgroup.
 	if got := ask("/others", "path", "/sys/fs/cgroup"); !strings.HasPrefix(got, "nothing") && got != "GOT []" {
 		t.Errorf("control groups: %s", got)
 	}
@@ -220,14 +219,14 @@ func TestInsideAnApplication(t *testing.T) {
 		}
 	}
 	for _, pid := range append(h.processes(), fmt.Sprint(os.Getpid()), fmt.Sprint(h.PID())) {
-		if len(pid) > 2 { // a number that is none of its own
+		if len(pid) > 2 { // short pids may also exist in its own namespace
 			if got := ask("/kill", "pid", pid); !strings.HasPrefix(got, "nothing") {
 				t.Errorf("process %s: %s", pid, got)
 			}
 		}
 	}
 
-	// Secrets: of the build, of previews, of the other site, of the service.
+	// Secrets of the build, of previews, of the other site and of the service aren't visible.
 	var env map[string]string
 	if err := json.Unmarshal([]byte(ask("/env")), &env); err != nil {
 		t.Fatal(err)
@@ -254,7 +253,7 @@ func TestInsideAnApplication(t *testing.T) {
 		}
 	}
 
-	// What it runs from is not served as files, also not while it is stopped.
+	// Its source files aren't served, not even while it is stopped.
 	for _, stopped := range []bool{false, true} {
 		if stopped {
 			h.call("POST", "/sites/"+h.ID+"/stop", nil, nil)

@@ -10,9 +10,9 @@ import (
 	"slipway/e2e/world"
 )
 
-// instanceScript answers with a number of its own instance, slowly, each request on a connection of its own. Asked to end it is busy for
-// a moment, so that connections wait to be accepted, stops listening, which resets them, and exits once it has answered, later than a
-// request would wait for that.
+// instanceScript responds slowly with an ID of its instance, and closes each connection. On SIGTERM it blocks for a
+// moment, so that connections wait to be accepted, then closes its listener, which resets them. It exits 9 s after its
+// last response, later than a request waits for a retry.
 const instanceScript = `const http = require('http')
 const me = require('crypto').randomUUID()
 let ending = false
@@ -23,8 +23,8 @@ const s = http.createServer((q, r) => setTimeout(() => {
 }, q.url === '/slow' ? 300 : 0))
 s.listen(process.env.PORT)`
 
-// Under 40 requests at once a site that may have three instances gets them, beside the one that answers. One of them ends meanwhile, a
-// restart replaces all, and another deployment takes over with as many: not one request fails.
+// Under 40 concurrent requests, a site with up to three instances gets all three. While one of them exits, a restart
+// replaces all, and a new deployment takes over with as many instances, no request fails.
 func TestInstances(t *testing.T) {
 	t.Parallel()
 	h := install(t)
@@ -118,7 +118,7 @@ func TestInstances(t *testing.T) {
 	forget()
 	answer("three of the next deployment", 3)
 	ends()
-	most(1) // which applies to what runs
+	most(1) // it also applies to the running instances
 	h.until("the end of the others", func() (bool, error) {
 		run, err := running()
 		return run == 1, errors.Join(err, fmt.Errorf("%d instances", run))

@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// spin keeps a processor busy for a second before a program listens, where its command says so.
+// spin makes a program use a processor for a second before it listens, if its command has the argument as-set.
 const spin = "\nif (process.argv[2] === 'as-set') for (const until = Date.now() + 1000; Date.now() < until;);\n"
 
-// limited holds a process against its site's setting for processors, by the figures of the
-// control group that it is in: they are the same whatever else the machine does.
+// limited checks a process's processor limit by the numbers of its cgroup, which don't depend on the machine's load.
 func (s appSite) limited(pid string, cpus float64) {
 	s.t.Helper()
 	g, err := cpuGroupOf(pid)
@@ -23,8 +22,8 @@ func (s appSite) limited(pid string, cpus float64) {
 	if got := float64(g.quota) / float64(g.period); got < cpus*0.999 || got > cpus*1.001 {
 		s.t.Errorf("its control group has %d of %d µs, want %v of a processor", g.quota, g.period, cpus)
 	}
-	// A period that has begun is counted when it ends, and each processor may go on for a slice
-	// of 5 ms and a tick after the quota is used up.
+	// The current period is only counted when it ends, and each processor may exceed the quota by a slice of 5 ms and a
+	// tick.
 	most := time.Duration(g.periods+2)*time.Duration(g.quota)*time.Microsecond + 100*time.Millisecond
 	if g.used <= 0 || g.periods == 0 || g.used > most {
 		s.t.Errorf(
@@ -38,13 +37,13 @@ func (s appSite) limited(pid string, cpus float64) {
 	)
 }
 
-// cpuGroup holds the figures of a control group for processors.
+// cpuGroup holds the processor limit and usage of a cgroup.
 type cpuGroup struct {
 	quota, period, periods, throttled int64
 	used                              time.Duration
 }
 
-// cpuGroupOf reads the control group of a process, of version 1 or 2 (cgroups(7)).
+// cpuGroupOf reads the cgroup of a process, version 1 or 2 (cgroups(7)).
 func cpuGroupOf(pid string) (g cpuGroup, err error) {
 	unified, cpu, acct, err := cpuPlaces(pid)
 	if err != nil {
@@ -85,10 +84,10 @@ func cpuGroupOf(pid string) (g cpuGroup, err error) {
 	return g, err
 }
 
-// cpuPlaces returns where a process's control groups lie: the one of version 2, and those of
-// version 1 for processors and their accounting, which are empty where version 2 has them.
+// cpuPlaces returns the folders of a process's cgroups: the version 2 one, and the version 1 ones for cpu and cpuacct,
+// which are empty on version 2.
 func cpuPlaces(pid string) (unified, cpu, acct string, err error) {
-	at := map[string]string{} // by controller; "" is version 2
+	at := map[string]string{} // controller → path; "" is version 2
 	member, err := os.ReadFile("/proc/" + pid + "/cgroup")
 	if err != nil {
 		return "", "", "", err

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// follow follows the log of the site's program from the line after `last` on, or from now, and
-// calls f with each line's number and text until it says that it has enough.
+// follow follows the log of the site's program, after the line `last` or from now on, and calls f with each line's
+// number and text until f returns true.
 func (s appSite) follow(last string, f func(n, text string) (enough bool)) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 3*time.Minute)
@@ -53,8 +53,7 @@ func (s appSite) follow(last string, f func(n, text string) (enough bool)) {
 	s.t.Fatalf("the log ended after line %s", n)
 }
 
-// reads tells what the log of a running program is good for: it is followed, taken up again
-// where it was left, and searched.
+// reads checks that the log of a running program can be followed, resumed and searched.
 func (s appSite) reads() {
 	s.t.Helper()
 	visit := func(path string) {
@@ -70,13 +69,13 @@ func (s appSite) reads() {
 	})
 	last, heard := "", ""
 	s.follow("", func(n, text string) bool {
-		if text == "visit of /a" { // the newest line; those after it come as they are printed
+		if text == "visit of /a" { // the newest line when following starts; later ones arrive as they are printed
 			visit("/b")
 		}
 		last, heard = n, heard+text+"\n"
 		return strings.HasSuffix(text, "/b")
 	})
-	visit("/c") // while nobody follows
+	visit("/c") // while nothing follows the log
 	visit("/bad")
 	s.follow(last, func(n, text string) bool {
 		if text == "visit of /bad" {

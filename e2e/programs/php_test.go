@@ -12,9 +12,9 @@ import (
 	"slipway/e2e/world"
 )
 
-// A Composer project with a path repository and a front controller is deployed from Git,
-// updated, rolled back, stopped, started, restarted after a crash of its workers and of the
-// service; what it stores outlives all of that, and uploads are shown and never run.
+// A Composer project with a path repository and a front controller is deployed from Git, updated, rolled back, stopped,
+// started, and restarted after a crash of its workers and of the service. Its storage survives all of that, and
+// uploaded files are served but never executed.
 func TestPHPApplication(t *testing.T) {
 	t.Parallel()
 	h := installSite(t, "shop", shop("one"))
@@ -24,14 +24,14 @@ func TestPHPApplication(t *testing.T) {
 	h.answers("GET", "/info.php/extra", "", 200, "info /extra /app/public/info.php")
 	h.answers("GET", "/style.css", "", 200, "body{}")
 
-	// Storage: what PHP writes is there, shown where it lies below the document root, never run.
+	// Storage: files that PHP writes are stored and, below the document root, served, but never executed.
 	h.answers("GET", "/store.php?name=public/uploads/photo.txt&text=photo", "", 200, "stored")
 	h.answers("GET", "/store.php?name=public/uploads/evil.php&text=%3C%3Fphp+echo+6*7%3B", "", 200, "stored")
 	h.answers("GET", "/store.php?name=public/uploads/evil.php.jpg&text=%3C%3Fphp+echo+6*7%3B", "", 200, "stored")
 	h.answers("GET", "/store.php?name=public/new.php&text=x", "", 200, "refused") // the release is read-only
 	h.answers("GET", "/uploads/photo.txt", "", 200, "photo")
 
-	// Reliability: what must never be run or shown (cases 27, 28, 32 to 34).
+	// Paths that must never be executed or served.
 	for _, path := range []string{
 		"/uploads/evil.php", "/uploads/evil.php/x.php", "/uploads/photo.txt/x.php", "/uploads/evil.php%00.txt",
 		"/uploads/evil.php%0a", "/uploads/evil.PHP", "/uploads/evil.php.jpg/x.php", "/uploads%2fevil.php",
@@ -50,7 +50,8 @@ func TestPHPApplication(t *testing.T) {
 			t.Errorf("%s: %d %.200q", path, a.Status, text)
 		}
 	}
-	// What a visitor calls himself is nothing, a cookie for everybody's domain neither, and no header tells of us what nginx would act on.
+	// Forwarding headers from visitors are ignored, cookies for a parent domain are dropped, and headers that nginx
+	// would act on don't reach visitors.
 	req, _ := http.NewRequestWithContext(t.Context(), "GET", h.URL+"/headers.php", nil)
 	for name, value := range map[string]string{
 		"X-Forwarded-For":   "6.6.6.6",
@@ -80,7 +81,7 @@ func TestPHPApplication(t *testing.T) {
 		t.Errorf("%d %v", a.Status, a.Header)
 	}
 
-	// An update, its rollback, a stop and a start.
+	// An update, a rollback, a stop and a start.
 	h.redeploy("shop", shop("two"))
 	h.shows("two / 0 hello")
 	h.answers("GET", "/uploads/photo.txt", "", 200, "photo")
@@ -91,7 +92,7 @@ func TestPHPApplication(t *testing.T) {
 	h.call("POST", "/sites/"+h.ID+"/start", nil, nil)
 	h.until("the start", func() (bool, error) { return h.get("/").Status == 200, nil })
 
-	// A worker that dies costs its own request; PHP goes on. A broken script says so in the log.
+	// A worker's crash fails only its own request. The log contains the error of a broken script.
 	if a := h.get("/die.php"); a.Status != 502 {
 		t.Errorf("a worker that died: %d", a.Status)
 	}
@@ -112,7 +113,7 @@ func TestPHPApplication(t *testing.T) {
 		return false, errors.Join(err, fmt.Errorf("%+v", log.Logs))
 	})
 
-	// A deployment that can't work never goes live.
+	// A deployment whose pages fail never goes live.
 	broken := shop("three")
 	broken["public/index.php"] = "<?php syntax error"
 	if why := h.fails(
@@ -128,7 +129,7 @@ func TestPHPApplication(t *testing.T) {
 	}
 	h.answers("GET", "/", "", 200, "one /")
 
-	// Killed, Slipway leaves no PHP behind, and serves what was live and what was stored.
+	// A kill of Slipway leaves no PHP process behind. After the restart, the live release and its storage are served.
 	for range 3 {
 		h.Kill()
 		h.again(func() []string { return fpm(h) })
@@ -136,7 +137,7 @@ func TestPHPApplication(t *testing.T) {
 		h.answers("GET", "/uploads/photo.txt", "", 200, "photo")
 	}
 
-	// A plain PHP site beside it: no Composer, no build, folders with an index, its own 404s.
+	// A plain PHP site beside it: without Composer or a build, with folder indexes and its own 404 pages.
 	h.site("plain", map[string]string{
 		"index.php":       `<?php echo "plain ", $_SERVER["REQUEST_URI"];`,
 		"admin/index.php": `<?php echo "admin";`,
@@ -170,11 +171,11 @@ func TestPHPApplication(t *testing.T) {
 
 	h.idles()
 
-	// Deleted, a site's storage goes with it.
+	// Deleting a site deletes its storage.
 	h.call("DELETE", "/sites/"+h.ID, nil, nil)
 }
 
-// becomes waits until the site's program is in a state, and returns what is said of it.
+// becomes waits until the site's program is in a state, and returns its message and restarts.
 func (h *installation) becomes(want string) (message string, restarts int) {
 	h.t.Helper()
 	var s struct {
@@ -190,7 +191,7 @@ func (h *installation) becomes(want string) (message string, restarts int) {
 	return s.Process.Message, s.Process.Restarts
 }
 
-// idles lets the site fall asleep: many visitors at once wake it once, and so does one.
+// idles lets the site fall asleep, and checks that many concurrent requests, and later a single one, wake it.
 func (h *installation) idles() {
 	h.t.Helper()
 	h.call("PATCH", "/sites/"+h.ID, map[string]any{"run": map[string]any{"sleepAfterSeconds": 8, "memoryMiB": 128}}, nil)
@@ -217,7 +218,7 @@ func (h *installation) idles() {
 	})
 }
 
-// Out of memory a PHP site says so, and answers again.
+// A PHP site that runs out of memory reports it and answers again.
 func TestPHPOutOfMemory(t *testing.T) {
 	t.Parallel()
 	h := installSite(t, "hungry", map[string]string{
@@ -238,7 +239,7 @@ func TestPHPOutOfMemory(t *testing.T) {
 	})
 }
 
-// fpm are the pids of PHP-FPM that this installation runs.
+// fpm returns the pids of this installation's PHP-FPM masters.
 func fpm(h *installation) []string { return h.Processes("php-fpm: master") }
 
 func (h *installation) get(path string) world.Answer {
@@ -262,7 +263,7 @@ func (h *installation) redeploy(name string, files map[string]string) {
 	h.ended(out.DeploymentID)
 }
 
-// fails deploys what can't go live and returns why.
+// fails deploys files that can't go live and returns the error.
 func (h *installation) fails(name string, files map[string]string) string {
 	h.t.Helper()
 	h.commitFiles(name, files)
@@ -279,7 +280,7 @@ func (h *installation) fails(name string, files map[string]string) string {
 	return d.Error
 }
 
-// shop is a project as Composer makes them.
+// shop returns a Composer project.
 func shop(version string) map[string]string {
 	return map[string]string{
 		"composer.json":                `{"name": "acme/shop", "require": {"php": "^8.1", "acme/greet": "*"}, "repositories": [{"type": "path", "url": "packages/*"}, {"packagist": false}]}`,
@@ -315,7 +316,7 @@ func (h *installation) answers(method, path, body string, status int, want strin
 	}
 }
 
-// installSite is install for a repository of its own.
+// installSite starts an installation with a site from these files.
 func installSite(t *testing.T, name string, files map[string]string, flags ...string) *installation {
 	t.Helper()
 	w, err := world.New(binary, t.TempDir())
@@ -343,7 +344,7 @@ func installSite(t *testing.T, name string, files map[string]string, flags ...st
 	return h
 }
 
-// site makes a site of files and waits until they are live.
+// site creates a site from files and waits until it is live.
 func (h *installation) site(name string, files map[string]string) {
 	h.t.Helper()
 	h.commitFiles(name, files)
@@ -367,8 +368,8 @@ func (h *installation) site(name string, files map[string]string) {
 	h.shows("")
 }
 
-// shows waits until the first page begins with a text: the edge hears of a new release a
-// moment after its deployment has ended.
+// shows waits until the home page begins with a text. The edge switches to a new release a moment after the deployment
+// has ended.
 func (h *installation) shows(text string) {
 	h.t.Helper()
 	for _, browser := range world.Everywhere(h.browser) {

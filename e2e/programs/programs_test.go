@@ -1,5 +1,5 @@
-// Package programs owns the promises about applications, told to the real program: one
-// takes over from the next without a failed request, and nothing outlives a kill.
+// Package programs owns the end-to-end tests of applications with the real program: a new release replaces the old one
+// without a failed request, and no process outlives a kill.
 package programs
 
 import (
@@ -22,22 +22,22 @@ import (
 	"slipway/e2e/world"
 )
 
-// binary is the program, built once.
 var binary string
 
 func TestMain(m *testing.M) {
-	// Half of what these tests do is waiting: for programs, and for the next minute.
+	// These tests spend half of their time waiting for programs and for the next minute, so run more of them in
+	// parallel.
 	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
 		panic(err)
 	}
-	syscall.Umask(0o077) // as some service managers start the program: what others must read, it says itself
+	syscall.Umask(0o077) // like some service managers: the program must set the mode of files that other users read
 	os.Exit(world.Main(m, &binary))
 }
 
-// script is the file that the sites of these tests run; by its name their processes are found.
+// script is the file that these tests' sites run. Its name identifies their processes.
 const script = "app-of-e2e-programs.js"
 
-// server is a Node.js server without dependencies.
+// server returns a Node.js server without dependencies.
 func server(version string) map[string]string {
 	return map[string]string{
 		"package.json": `{"name": "app", "private": true, "scripts": {"start": "node ` + script + `"}}`,
@@ -50,7 +50,7 @@ http.createServer((q, r) => {
 	}
 }
 
-// installation is one with a user in it and a site that is a program.
+// installation is an installation with a user and a site that runs a program.
 type installation struct {
 	*world.World
 	t        *testing.T
@@ -117,7 +117,7 @@ func (h *installation) commit(version string) {
 	}
 }
 
-// until waits for what must come.
+// until polls look until it is true, for up to six minutes.
 func (h *installation) until(what string, look func() (bool, error)) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeoutCause(h.t.Context(), 6*time.Minute, fmt.Errorf("waited in vain for %s", what))
@@ -149,7 +149,7 @@ func (h *installation) deploy(version string) {
 	h.ended(out.DeploymentID)
 }
 
-// visit asks the site once and returns what it says, or why it is no good answer.
+// visit sends one request to the site and returns its text, or an error if the response is wrong.
 func (h *installation) visit(method, path, body string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Second)
 	defer cancel()
@@ -167,11 +167,11 @@ func (h *installation) visit(method, path, body string) (string, error) {
 	return "", fmt.Errorf("%s %s: %d %.200s", method, path, a.Status, a.Body)
 }
 
-// processes are the pids of everything of this installation that runs its sites' script.
+// processes returns the pids of the installation's processes that run script.
 func (h *installation) processes() []string { return h.Processes(script) }
 
-// again starts the service that was killed. Nothing is left of what it ran: here that has ended with it; elsewhere the service that is
-// back removes it.
+// again restarts the service after a kill, and checks that none of the old processes remain. They end with the service,
+// or, if programs run elsewhere, when it is back.
 func (h *installation) again(left func() (pids []string)) {
 	h.t.Helper()
 	if h.Elsewhere() {
@@ -195,8 +195,8 @@ func (h *installation) again(left func() (pids []string)) {
 	}
 }
 
-// While visitors ask, 200 times a second where programs have machines of their own, 100 times another deployment takes over, or the
-// program is restarted: not one request fails.
+// While visitors send requests, up to 200 per second, another deployment replaces the live one a hundred times or the
+// program is restarted. No request fails.
 func TestSwitchesDropNothing(t *testing.T) {
 	t.Parallel()
 	h := install(t)
@@ -207,7 +207,7 @@ func TestSwitchesDropNothing(t *testing.T) {
 	stop := make(chan struct{})
 	var visitors sync.WaitGroup
 	began := time.Now()
-	every, most := 20*time.Millisecond, 50 // more would only compete with the switches, and with other stories
+	every, most := 20*time.Millisecond, 50 // more requests would only slow down the switches and other tests
 	if h.Elsewhere() {
 		every, most = 5*time.Millisecond, 400
 	}
@@ -223,7 +223,7 @@ func TestSwitchesDropNothing(t *testing.T) {
 			}
 			select {
 			case underWay <- struct{}{}:
-			default: // nobody comes while so many wait
+			default: // skip a request while so many are waiting
 				held.Add(1)
 				continue
 			}
@@ -260,7 +260,7 @@ func TestSwitchesDropNothing(t *testing.T) {
 				return o.Status == "success", err
 			})
 		default:
-			// To the newest deployment of that version: releases of old ones are let go in time.
+			// Use the version's newest deployment, because releases of old ones are deleted in time.
 			var out struct{ DeploymentID string }
 			h.call("POST", "/sites/"+h.ID+"/rollback", map[string]any{"deploymentId": h.versions[i%2]}, &out)
 			h.versions[i%2] = out.DeploymentID
@@ -279,7 +279,7 @@ func TestSwitchesDropNothing(t *testing.T) {
 		"%d requests were answered, %.0f a second, %d failed, %d were not sent", good.Load(),
 		float64(good.Load())/time.Since(began).Seconds(), failed.Load(), held.Load(),
 	)
-	if failed.Load() > 0 { // visitors are not told why
+	if failed.Load() > 0 { // responses don't contain the reason
 		t.Logf("the site's log:\n%s", appSite{h}.runtimeLog(""))
 	}
 	if good.Load() < 100 {
@@ -287,7 +287,8 @@ func TestSwitchesDropNothing(t *testing.T) {
 	}
 }
 
-// A service that is stopped while a deployment starts its program carries it out after its next start: it has not failed.
+// If the service is stopped while a deployment starts its program, the deployment completes after the next start
+// instead of failing.
 func TestStoppedDuringAStart(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -332,8 +333,8 @@ func TestStoppedDuringAStart(t *testing.T) {
 	}
 }
 
-// Killed during traffic again and again, the service leaves no program behind, and serves
-// what is live as soon as it is back.
+// However often the service is killed during traffic, it leaves no program behind, and serves the live release after
+// each start.
 func TestKilledDuringTraffic(t *testing.T) {
 	t.Parallel()
 	h := install(t)
@@ -351,12 +352,12 @@ func TestKilledDuringTraffic(t *testing.T) {
 					case <-stop:
 						return
 					default:
-						_, _ = h.visit("GET", "/slow", "") // what is under way in a kill is lost
+						_, _ = h.visit("GET", "/slow", "") // requests may fail during a kill
 					}
 				}
 			})
 		}
-		if i%2 == 1 { // amid a switch
+		if i%2 == 1 { // kill it during a switch
 			h.call("POST", "/sites/"+h.ID+"/rollback", map[string]any{"deploymentId": h.versions[(i/2)%2]}, nil)
 		}
 		h.Kill()
@@ -369,7 +370,7 @@ func TestKilledDuringTraffic(t *testing.T) {
 		} else if i > 0 {
 			want = []string{"one", "two"}[((i-1)/2)%2]
 		}
-		h.until(fmt.Sprintf("version %s after kill %d", want, i+1), func() (bool, error) { // a rollback may still be under way
+		h.until(fmt.Sprintf("version %s after kill %d", want, i+1), func() (bool, error) { // a rollback may not be complete yet
 			text, err := h.visit("GET", "/", "")
 			if err != nil {
 				t.Fatalf("after kill %d: %v", i+1, err)

@@ -8,8 +8,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// The first site that asks for a PHP that the machine lacks waits for its installation, with progress in its log. The next
-// one finds it there. Composer, extensions, front ends built by Node.js and commands run with it.
+// The first site that needs a PHP version that the machine lacks waits for its installation, and its log shows the
+// progress. The next site finds it installed. It works with Composer, extensions, Node.js builds and commands.
 func TestPHPFromRoot(t *testing.T) {
 	world.Long(t)
 	t.Parallel()

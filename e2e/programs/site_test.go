@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// appSite is the site of an installation, with what applications are asked about.
+// appSite is an installation's site, with methods for its program.
 type appSite struct{ *installation }
 
-// result waits for a deployment and returns its log, failing where it fails.
+// result waits until a deployment has succeeded and returns its log.
 func (s appSite) result(id string) string {
 	s.t.Helper()
 	defer func() {
@@ -63,7 +63,7 @@ func (s appSite) operation(id string) (o struct {
 	return o
 }
 
-// running counts the processes of Node.js whose command line holds a text.
+// running counts the Node.js processes whose command line contains a text.
 func running(text string) int { return len(pidsOf(text)) }
 
 func pidsOf(text string) (pids []string) {

@@ -15,12 +15,12 @@ import (
 	"slipway/e2e/world"
 )
 
-// terminal is one of the dashboard's, as its page holds it.
+// terminal is a client of the dashboard's terminal.
 type terminal struct {
 	s    appSite
 	conn *websocket.Conn
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the following fields
 	shown bytes.Buffer
 	over  error // why it was closed; nil while it is open
 }
@@ -74,7 +74,7 @@ func (x *terminal) types(text string) {
 	}
 }
 
-// shows waits until a text is shown.
+// shows waits until the terminal shows a text.
 func (x *terminal) shows(want string) {
 	x.s.t.Helper()
 	x.s.until(fmt.Sprintf("%q in the terminal", want), func() (bool, error) {
@@ -84,7 +84,7 @@ func (x *terminal) shows(want string) {
 	})
 }
 
-// closes waits until it was closed, with a reason.
+// closes waits until the terminal is closed with a reason.
 func (x *terminal) closes(want string) {
 	x.s.t.Helper()
 	x.s.until("the end of the terminal", func() (bool, error) {
@@ -98,9 +98,8 @@ func (x *terminal) closes(want string) {
 	})
 }
 
-// typeIntoTerminals tells what a terminal is: a shell in the program's sandbox, with its
-// variables and without its host. It returns what the command line of a process holds that
-// goes on in one.
+// typeIntoTerminals checks that a terminal is a shell in the program's sandbox, with the program's variables and
+// without access to the host. It returns a text in the command line of a process that still runs in a terminal.
 func (s appSite) typeIntoTerminals() (left string) {
 	s.t.Helper()
 	s.call("PATCH", "/sites/"+s.ID, map[string]any{"run": map[string]any{"terminal": true}}, nil)
@@ -118,13 +117,13 @@ func (s appSite) typeIntoTerminals() (left string) {
 	}
 	x.types("node -e 'setInterval(() => {}, 1000); console.log(\"runs\" + 1)'\n")
 	x.shows("runs1")
-	x.types("\x03") // to what runs in the foreground
+	x.types("\x03") // to the foreground process
 	x.types("echo after $?\n")
 	x.shows("after 130")
 	x.types("exit 3\n")
 	x.closes("The shell ended: exit code 3")
 
-	// Signed out, the terminal ends, and what was begun in it too.
+	// Signing out ends the terminal and the processes started in it.
 	mine := "terminal-of-" + s.ID
 	x = s.terminal(browser)
 	x.types("trap '' HUP TERM; setsid node -e 'setInterval(() => {}, 1000)' " + mine + " & wait\n")

@@ -16,7 +16,7 @@ import (
 	"slipway/internal/platform/dotenv"
 )
 
-// values are what variables may hold that some reader on the way takes for something else.
+// values are variables' values with characters that some parser may treat as special.
 var values = []string{
 	"plain", "", " blanks around ", "\ttab", "$HOME", "${HOME}", "$(id)", "`id`", "$$", "a # b", "#", "it's", `"quoted"`, `'both" kinds'`,
 	`back\slash`, `\n`, `ends in \`, "two\nlines", "ends in a line\n", "\nbegins with one", "a\n\n# b\nC=d", "carriage\rreturn", "a=b=c",
@@ -24,12 +24,13 @@ var values = []string{
 	"äöü 日本 😀", "\u2028", `{"a": "b$c"}`, "-----BEGIN KEY-----\nMIIB+/=\n-----END KEY-----\n", "a;b|c&d<e>f", strings.Repeat("x", 2000),
 }
 
-// show prints the variables of the table, and where, a line each.
+// show is a script that prints the variables whose names have these prefixes, and where it runs, one per line.
 const show = "for (const k in process.env) if (/^(API|FORM|FILE|PUSH)_/.test(k)) " +
 	"console.log('shown ' + process.argv[2] + ' ' + k + ' ' + Buffer.from(process.env[k]).toString('base64') + '.')"
 
-// The same values arrive to the byte, whichever way they came in and wherever they go: by the API, the dashboard's form and its import of a
-// file, and env push; in builds, release commands, programs, one-off and scheduled commands, previews, the API's answer and env pull.
+// Variables keep their exact values, whether they are set with the API, the dashboard's form, its file import or env
+// push, and wherever they are read: in builds, release commands, programs, one-off and scheduled commands, previews,
+// the API and env pull.
 func TestVariablesArriveAsTheyAre(t *testing.T) {
 	t.Parallel()
 	s := appSite{install(t)}

@@ -29,7 +29,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// causes makes each event happen.
+// causes triggers each event.
 var causes = map[Event]func(s *stage){
 	RoleLowered: func(s *stage) {
 		s.call(s.ownerTeamKey, "PATCH", "/teams/"+s.team+"/members/"+s.memberID, map[string]string{"role": "viewer"}, nil)
@@ -146,8 +146,8 @@ func code(seed string, at time.Time) string {
 	return fmt.Sprintf("%06d", binary.BigEndian.Uint32(sum[offset:])&0x7fffffff%1000000)
 }
 
-// requireSSO lets the owner add an identity provider, link their account there, sign in with it, and require it of the team.
-// The member has no account there.
+// requireSSO makes the owner add an identity provider, link an account there, sign in with it, and require it for the
+// team. The member has no account there.
 func requireSSO(s *stage) {
 	issuer := newIssuer(s)
 	var provider struct{ ID string }
@@ -183,7 +183,7 @@ func newSigner() (signer, error) {
 
 var b64 = base64.RawURLEncoding.EncodeToString
 
-// keys is the document of the signer's public keys.
+// keys returns the JWKS document.
 func (k signer) keys() map[string]any {
 	return map[string]any{"keys": []any{map[string]string{
 		"kty": "RSA", "kid": "1", "use": "sig", "alg": "RS256", "n": b64(k.key.N.Bytes()), "e": b64(big.NewInt(int64(k.key.E)).Bytes()),
@@ -198,17 +198,17 @@ func (k signer) sign(claims map[string]any) string {
 	sum := sha256.Sum256([]byte(text))
 	signature, err := rsa.SignPKCS1v15(rand.Reader, k.key, crypto.SHA256, sum[:])
 	if err != nil {
-		panic(err) // the key is ours
+		panic(err) // the key is valid
 	}
 	return text + "." + b64(signature)
 }
 
-// issuer is a provider of OpenID Connect at which the owner has an account.
+// issuer is an OpenID Connect provider at which the owner has an account.
 type issuer struct {
 	*httptest.Server
 	signer
 	s     *stage
-	nonce string // of the sign-in that was approved last
+	nonce string // of the last approved sign-in
 }
 
 func newIssuer(s *stage) *issuer {
@@ -246,7 +246,7 @@ func (i *issuer) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// approve sends a form of the dashboard that leads to the issuer, and follows the way back with an approved code.
+// approve submits a dashboard form that redirects to the issuer, and follows the redirect back with an approved code.
 func (i *issuer) approve(p *world.Person, at string, form url.Values) {
 	i.s.t.Helper()
 	page, err := p.Open(at, form)

@@ -29,7 +29,8 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// kinds gives a right to the member of a stage, for each row of the table, and adds to the stage what ends that right by itself.
+// kinds gives a right to the stage's member, for each row of the table, and registers with the stage what ends only
+// that right.
 var kinds = map[string]func(s *stage) *holder{
 	"session of the dashboard":              session,
 	"API key of a member":                   memberKey,
@@ -66,15 +67,15 @@ var kinds = map[string]func(s *stage) *holder{
 func works(f func() (bool, string)) *holder { return &holder{works: f} }
 func once(f func() (bool, string)) *holder  { return &holder{works: f, once: true} }
 
-// ends adds how a right is ended by itself.
+// ends registers what ends a right itself, for the event Revoked.
 func (s *stage) ends(f func()) { s.revoke = append(s.revoke, f) }
 
-// deletes adds that a request of the owner's ends a right.
+// deletes registers a DELETE request of the owner that ends a right.
 func (s *stage) deletes(path string) {
 	s.ends(func() { s.call(s.ownerTeamKey, "DELETE", path, nil, nil) })
 }
 
-// write is a request that changes the site.
+// write returns a request that changes the site.
 func (s *stage) write(key string) world.Request {
 	return world.Request{
 		Method: "POST", Path: "/sites/" + s.site + "/env", Key: key, Body: map[string]any{"key": "PROBE", "value": time.Now().String()},
@@ -134,7 +135,7 @@ func serviceKey(s *stage) *holder {
 	return works(func() (bool, string) { return s.allowed(s.write(key)) })
 }
 
-// app is one of a stranger's, to which the member has consented for the team.
+// app is another user's OAuth app to which the member has consented for the team.
 type app struct{ id, code, access, refresh string }
 
 const (
@@ -149,7 +150,7 @@ func (s *stage) newApp() *app {
 	return &app{id: made.ID}
 }
 
-// consents lets the member consent for the team, and returns an app with a code.
+// consents makes the member consent for the team, and returns an app with an authorization code.
 func (s *stage) consents() *app {
 	s.t.Helper()
 	a := s.newApp()
@@ -168,7 +169,7 @@ func (s *stage) consents() *app {
 	return a
 }
 
-// tokens asks for tokens, and keeps them.
+// tokens requests tokens and stores them.
 func (s *stage) tokens(a *app, form url.Values) (bool, string) {
 	form.Set("client_id", a.id)
 	answer, err := world.Read(http.PostForm("http://"+s.Listen+"/oauth/token", form))
@@ -191,7 +192,7 @@ func (s *stage) redeem(a *app) (bool, string) {
 	})
 }
 
-// granted is an app with tokens.
+// granted returns an app with tokens.
 func (s *stage) granted() *app {
 	s.t.Helper()
 	a := s.consents()
@@ -202,7 +203,7 @@ func (s *stage) granted() *app {
 	return a
 }
 
-// revokeGrant adds that the member revokes what they allowed an app.
+// revokeGrant registers that the member revokes the app's grant.
 func (s *stage) revokeGrant(a *app) {
 	s.ends(func() {
 		var list struct {
@@ -272,7 +273,7 @@ func deviceCode(s *stage) *holder {
 	})
 }
 
-// called calls a deploy hook. One of a deployment that waits already is as good as one of its own.
+// called calls a deploy hook. It also works if the call joins a waiting deployment.
 func (s *stage) called(hook string) (bool, string) {
 	answer, err := world.Read(http.Post(hook, "", nil))
 	if err != nil {
@@ -347,7 +348,7 @@ func (s *stage) delivered(path string) (bool, string) {
 	return err == nil, fmt.Sprintf("%d deliveries, %d before", len(got), before)
 }
 
-// touched changes the site with a key of the account that owns it now.
+// touched changes the site with a key of its current owner.
 func (s *stage) touched() (bool, string) {
 	var last string
 	for _, key := range []string{s.ownerTeamKey, s.receiver} {
@@ -406,7 +407,7 @@ func (s *stage) channel(key string) *holder {
 	})
 }
 
-// stream follows server-sent events, and works while it is open.
+// stream follows server-sent events. It works while the stream is open.
 func (s *stage) stream(client *http.Client, at, key string) *holder {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -445,7 +446,7 @@ func listener(s *stage) *holder {
 	return s.listen(key)
 }
 
-// listen makes a listener with a key or a token, and follows it.
+// listen creates a webhook listener with a key or a token, and follows it.
 func (s *stage) listen(key string) *holder {
 	s.t.Helper()
 	var made struct{ ID string }
@@ -521,7 +522,7 @@ func download(s *stage) *holder {
 	})
 }
 
-// shell opens a terminal, and works while it is open.
+// shell opens a terminal. It works while the terminal is open.
 func (s *stage) shell(at string, o *websocket.DialOptions) *holder {
 	s.t.Helper()
 	conn, answer, err := websocket.Dial(s.ctx, at, o)
@@ -585,7 +586,7 @@ func offer(s *stage) *holder {
 	h := once(func() (ok bool, said string) {
 		ctx, cancel := context.WithTimeout(s.ctx, world.Patience(30*time.Second))
 		defer cancel()
-		_ = world.Until(ctx, 100*time.Millisecond, func() (bool, error) { // while a hook's deployment is under way, it is 409
+		_ = world.Until(ctx, 100*time.Millisecond, func() (bool, error) { // 409 while a hook's deployment isn't finished
 			var status int
 			status, said = s.status(world.Request{
 				Method: "POST", Path: "/transfers/accept", Key: s.receiver, Body: map[string]string{"code": made.Code},
@@ -615,7 +616,8 @@ func passwordLink(s *stage) *holder {
 	})
 }
 
-// credential deploys the private repository, which needs the stored credential, with a key of the account that has the site.
+// credential deploys the private repository with a key of the site's current owner. Cloning needs the stored
+// credential.
 func credential(s *stage) *holder {
 	s.ends(func() {
 		s.call(s.ownerTeamKey, "PATCH", "/sites/"+s.site, map[string]any{"credential": map[string]any{}}, nil)
@@ -640,7 +642,7 @@ func credential(s *stage) *holder {
 	})
 }
 
-// polling works while the repository is asked for new commits at its time.
+// polling works while the repository is polled for new commits.
 func polling(s *stage) *holder {
 	s.call(s.teamKey, "PATCH", "/sites/"+s.site+"/git", map[string]any{"pollMinutes": 5}, nil)
 	s.ends(func() {
@@ -657,9 +659,9 @@ func polling(s *stage) *holder {
 			s.check(err)
 		}
 		at(&before)
-		// Its time is now instead of in five minutes.
+		// Poll now instead of in five minutes.
 		s.check(d.Admin(s.ctx, `UPDATE git_settings SET poll_at = 0 WHERE site_id = '`+s.site+`'`))
-		ctx, cancel := context.WithTimeout(s.ctx, world.Patience(6*time.Second)) // three rounds
+		ctx, cancel := context.WithTimeout(s.ctx, world.Patience(6*time.Second)) // three rounds of polling
 		defer cancel()
 		err := world.Until(ctx, 100*time.Millisecond, func() (bool, error) {
 			at(&now)
@@ -669,7 +671,7 @@ func polling(s *stage) *holder {
 	})
 }
 
-// runKey lets the workflows of a repository deploy the site, and exchanges the identity of a run for a key.
+// runKey allows a repository's workflows to deploy the site, and exchanges a run's identity token for an API key.
 func runKey(s *stage) *holder {
 	repository := "acme/" + s.name
 	ok, said := s.open(s.person, "/sites/"+s.site+"/git/workflows", url.Values{"workflows": {repository}, "workflows_branch": {"main"}})
@@ -702,7 +704,7 @@ func runKey(s *stage) *holder {
 
 const visitorsPassword = "open sesame, please"
 
-// protect has every address of the site ask for the visitors' password or a member's sign-in.
+// protect makes every URL of the site require the visitors' password or a member's sign-in.
 func (s *stage) protect() {
 	s.t.Helper()
 	if !s.protected {
@@ -713,7 +715,7 @@ func (s *stage) protect() {
 	}
 }
 
-// visitor returns what uses a cookie of the site, in a jar.
+// visitor returns a holder that requests the site with a jar's cookies.
 func (s *stage) visitor(jar http.CookieJar) *holder {
 	client := must(s, func(*stage) (*http.Client, error) { return s.Browser() })(s)
 	client.Jar, client.Timeout = jar, time.Minute
@@ -726,7 +728,7 @@ func (s *stage) visitor(jar http.CookieJar) *holder {
 	})
 }
 
-// reach repeats open until it succeeds: the edge reads the settings of a protected address a moment after they are saved.
+// reach repeats open until it succeeds. The edge applies a changed protection a moment after it was saved.
 func (s *stage) reach(h *holder, open func() error) *holder {
 	s.t.Helper()
 	s.check(world.Until(s.ctx, 100*time.Millisecond, func() (bool, error) {

@@ -16,13 +16,13 @@ import (
 	"slipway/e2e/world"
 )
 
-// program is the path of slipway, built once.
+// program is the path of the built slipway.
 var program string
 
 func TestMain(m *testing.M) { os.Exit(world.Main(m, &program)) }
 
-// TestRights walks the table: for each event it gives a member of a team every right, sees that each works, lets the event
-// happen, and compares what works then with the row.
+// Each row of the table is true. For each event, the test gives a team's member every right, checks that each works,
+// triggers the event, and compares the rights that still work with the rows.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	w, err := world.New(program, t.TempDir())
@@ -99,7 +99,7 @@ func TestRights(t *testing.T) {
 					t.Run(r.Name, func(t *testing.T) { h.compare(t, ctx, r.Outcome(event)) })
 				}
 			}
-			<-late // what ends late would have ended by now
+			<-late // by now, rights that end with a delay have ended
 			for _, r := range Table {
 				if h := holders[r.Name]; h != nil && !h.once && r.Outcome(event) == Stays {
 					t.Run(r.Name+" later", func(t *testing.T) { h.compare(t, ctx, Stays) })
@@ -123,7 +123,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// stage is a team with an owner, a member who is an admin, and a site of a private repository.
+// stage is a team with an owner, a member with the role admin, and a site from a private repository.
 type stage struct {
 	*world.World
 	t             *testing.T
@@ -134,30 +134,30 @@ type stage struct {
 	ownerTeamKey  string
 	memberKey     string // of the member's personal account
 	memberID      string
-	teamKey       string // the member's for the team
+	teamKey       string // the member's key for the team
 	team, site    string
-	person        *world.Person // the member at the dashboard
+	person        *world.Person // the member's dashboard session
 	operator      *world.Person
 	admin         string // the operator\'s key
 	receiver      string // key of another account, to which sites can be transferred
 	receiverEmail string
-	private       string // the repository's token
+	private       string // the repository's access token
 	repository    string
-	revoke        []func() // ends each right by itself
+	revoke        []func() // functions that end each right, for the event Revoked
 	url           string   // of the site
 	protected     bool     // the site's addresses ask for a password or a sign-in
-	forge         signer   // of the identities of workflows' runs
-	paid          func()   // pays the invoice that is overdue; nil: none is
+	forge         signer   // signs the identity tokens of workflow runs
+	paid          func()   // pays the overdue invoice; nil if there is none
 }
 
 // holder uses one right.
 type holder struct {
-	works func() (bool, string) // uses the right; says what came of it
-	once  bool                  // it can be used once: it is not tried before the event
-	moves bool                  // its use moves the site: it is tried after the others
+	works func() (bool, string) // uses the right; the text describes the result
+	once  bool                  // the right can be used once, so it isn't tried before the event
+	moves bool                  // using the right moves the site, so it is tried after the others
 }
 
-// check fails the test at once where a step of the story itself fails.
+// check ends the test if a preparing step fails.
 func (s *stage) check(err error) {
 	s.t.Helper()
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *stage) call(key, method, path string, body, out any) {
 	s.check(s.Call(s.ctx, key, method, path, body, out))
 }
 
-// status sends a request and returns its status and the beginning of the answer.
+// status sends a request and returns the response's status and the beginning of its body.
 func (s *stage) status(r world.Request) (int, string) {
 	answer, err := s.Do(s.ctx, r)
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *stage) status(r world.Request) (int, string) {
 	return answer.Status, fmt.Sprintf("%d %.200s", answer.Status, answer.Body)
 }
 
-// allowed reports whether a request is answered with 2xx.
+// allowed reports whether the response's status is 2xx.
 func (s *stage) allowed(r world.Request) (bool, string) {
 	status, said := s.status(r)
 	return status >= 200 && status < 300, said
@@ -220,7 +220,7 @@ func newStage(t *testing.T, ctx context.Context, w *world.World, operator *world
 	dir := filepath.Join(w.Dir, "content-"+name)
 	s.check(world.WriteFiles(dir, map[string]string{
 		"package.json": `{"name": "app", "private": true, "scripts": {"start": "node app.js"}}`,
-		// What it stores makes a backup that takes long to download.
+		// Its storage makes a large backup, whose download takes long.
 		"app.js": `require('fs').writeFileSync('data/large', require('crypto').randomBytes(32 << 20))
 require('http').createServer((q, r) => { console.log(q.url); r.end('hello') }).listen(process.env.PORT)`,
 	}))
@@ -237,7 +237,7 @@ require('http').createServer((q, r) => { console.log(q.url); r.end('hello') }).l
 	return s
 }
 
-// settled waits until no deployment of the site is under way.
+// settled waits until the site has no unfinished deployment.
 func (s *stage) settled(key string) {
 	s.t.Helper()
 	s.check(world.Until(s.ctx, 50*time.Millisecond, func() (bool, error) {
@@ -254,10 +254,10 @@ func (s *stage) settled(key string) {
 	}))
 }
 
-// key makes a key for the team.
+// key creates an API key for the team.
 func (s *stage) key(of string, more map[string]any) string {
 	s.t.Helper()
-	body := map[string]any{"name": "a key", "teamId": s.team, "scopes": []string{ // all that an admin may
+	body := map[string]any{"name": "a key", "teamId": s.team, "scopes": []string{ // everything that an admin may do
 		"sites:write", "deployments:write", "domains:write", "env:write", "webhooks:write", "backups:write", "previews:write", "keys:write",
 		"apps:write", "team:write", "audit:read", "account:read",
 	}}
@@ -269,7 +269,7 @@ func (s *stage) key(of string, more map[string]any) string {
 	return made.Key
 }
 
-// invitation returns the token of an invitation to the team.
+// invitation creates an invitation to the team and returns its ID and token.
 func (s *stage) invitation(by, email, role string) (id, token string) {
 	s.t.Helper()
 	var made struct{ ID, URL string }
@@ -284,7 +284,7 @@ func (s *stage) join(key, email, role string) {
 	s.call(key, "POST", "/invitations/accept", map[string]string{"token": token}, nil)
 }
 
-// give gives a right and sees that it works.
+// give gives a right and checks that it works.
 func (s *stage) give(name string) *holder {
 	s.t.Helper()
 	s.t.Log("giving", name)
@@ -297,10 +297,10 @@ func (s *stage) give(name string) *holder {
 	return h
 }
 
-// compare uses the right until it does what the row says, for as long as it may take.
+// compare uses the right until the result matches the row, for up to Seconds.
 func (h *holder) compare(t *testing.T, ctx context.Context, want Outcome) {
 	stays := want == Stays
-	if h.once { // what can be used once ends with the event itself
+	if h.once { // it can't be retried
 		if ok, said := h.works(); ok != stays {
 			t.Errorf("%s; the table says that it %s", said, want)
 		}
@@ -321,7 +321,7 @@ func (h *holder) compare(t *testing.T, ctx context.Context, want Outcome) {
 	}
 }
 
-// open sends a form to a page of the dashboard, and reports whether it was taken.
+// open submits a form of the dashboard, and reports whether it was accepted.
 func (s *stage) open(p *world.Person, path string, form url.Values) (bool, string) {
 	page, err := p.Open("http://"+s.Listen+path, form)
 	if err != nil {

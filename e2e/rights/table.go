@@ -1,8 +1,8 @@
-// Package rights owns the table of what ends a right: each kind of right that Slipway gives out, and what each event does
-// to it. The test of this package tells every row to the real program; docs/rights.md is the table for people.
+// Package rights owns the table of what ends a right: each kind of right that Slipway grants, and the effect of each
+// event. This package's test checks every row with the real program, and docs/rights.md is generated from the table.
 package rights
 
-// Event is a reason for rights to end.
+// Event is something that may end rights.
 type Event string
 
 // The events, in the order of the table's columns. The right belongs to a member of a team with the role admin,
@@ -33,20 +33,20 @@ var Events = []Event{
 type Outcome string
 
 const (
-	Ends   Outcome = "ends"   // it is refused, after Seconds at the latest
-	Stays  Outcome = "stays"  // it goes on, for the reason that the row gives
+	Ends   Outcome = "ends"   // it is refused within Seconds
+	Stays  Outcome = "stays"  // it still works, for the reason in Why
 	Pauses Outcome = "pauses" // it is refused until the invoice is paid
-	Apart  Outcome = "–"      // the event can't meet the right
+	Apart  Outcome = "–"      // the event doesn't apply to the right
 )
 
-// Right is one row of the table.
+// Right is a row of the table.
 type Right struct {
 	Name  string
-	Why   string            // why it stays where it does, in one sentence. Empty where it always ends.
-	After map[Event]Outcome // an event that is missing here has the outcome Apart, and Unpaid has Stays
-	// The test of e2e/wordpress that tells the row. Optional: empty means TestRights.
+	Why   string            // one sentence that explains the outcomes Stays. Empty if the right always ends.
+	After map[Event]Outcome // missing events have the outcome Apart, except Unpaid, which has Stays
+	// The test in e2e/wordpress that checks the row. Optional: empty means TestRights.
 	Told string
-	// Where the right is kept: columns of the database as table.column.
+	// Columns of the database, as table.column, that store the right.
 	Stored []string
 }
 
@@ -59,13 +59,13 @@ func (r Right) Outcome(e Event) Outcome {
 	if o, ok := r.After[e]; ok {
 		return o
 	}
-	if e == Unpaid { // the account stays open: people sign in to pay
+	if e == Unpaid { // the account stays open so that its users can sign in and pay
 		return Stays
 	}
 	return Apart
 }
 
-// all gives every event but Unpaid and some others the same outcome.
+// all returns the outcome o for every event except Unpaid, and the outcomes of but.
 func all(o Outcome, but map[Event]Outcome) map[Event]Outcome {
 	m := map[Event]Outcome{}
 	for _, e := range Events {
@@ -78,7 +78,7 @@ func all(o Outcome, but map[Event]Outcome) map[Event]Outcome {
 	return m
 }
 
-// ofTheSite is how a right ends that belongs to the team's site, whoever made it.
+// ofTheSite returns the outcomes of a right that belongs to the team's site, whichever member created it.
 func ofTheSite() map[Event]Outcome {
 	return all(Stays, map[Event]Outcome{Revoked: Ends, SiteMoved: Ends, SiteDeleted: Ends, TeamDeleted: Ends})
 }
@@ -220,7 +220,7 @@ var Table = []Right{
 		}),
 	},
 	{Name: "polling of a repository", Why: "It belongs to the site.", After: ofTheSite()},
-	// Last, since it moves the site where it stays.
+	// Last, because it moves the site if the right still works.
 	{
 		Name: "offer of a transfer", Stored: []string{"site_transfers.hash"},
 		Why:   "A new password of its sender says nothing about the role.",
@@ -228,7 +228,7 @@ var Table = []Right{
 	},
 }
 
-// Others are the columns that look like secrets and give no right to anybody outside, each with what it is.
+// Others lists the columns that look like secrets but give no one outside a right, and explains each.
 var Others = map[string]string{
 	"users.password":              "what a person knows; a change ends sessions and password links (rows above)",
 	"second_factors.secret":       "a second factor of the user's, deleted with the user or by them",

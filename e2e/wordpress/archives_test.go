@@ -18,7 +18,7 @@ import (
 	"strings"
 )
 
-// content is what archives of a WordPress hold: its dump, and the files of wp-content by their paths below it.
+// content is what a WordPress archive contains: a dump, and the files of wp-content by their path.
 type content struct {
 	dump  string
 	files map[string][]byte
@@ -50,17 +50,17 @@ func (h *installation) contentOf(archive []byte) content {
 	return c
 }
 
-// marked returns the content with a title and a file by which one archive is told from the others.
+// marked returns a copy of the content with a title and a file that identify the kind of archive.
 func (c content) marked(kind string) content {
 	files := maps.Clone(c.files)
 	files["uploads/"+kind+".txt"] = []byte("came by " + kind)
 	return content{strings.ReplaceAll(c.dump, "News of the day", "News of "+kind), files}
 }
 
-// names returns the paths of files in their order.
+// names returns the files' paths, sorted.
 func (c content) names() []string { return slices.Sorted(maps.Keys(c.files)) }
 
-// zipped makes a zip.
+// zipped returns a zip archive of files.
 func zipped(files map[string][]byte) ([]byte, error) {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
@@ -85,7 +85,7 @@ func gzipped(text []byte) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// updraft writes a backup of UpdraftPlus, and returns its database's file.
+// updraft writes an UpdraftPlus backup and returns the path of its database file.
 func (c content) updraft(dir string) (string, error) {
 	const set = "backup_2026-11-27-0730_Blog_0123456789ab-"
 	parts := map[string]map[string][]byte{"plugins": {}, "themes": {}, "uploads": {}, "others": {}}
@@ -110,7 +110,7 @@ func (c content) updraft(dir string) (string, error) {
 	return at, errors.Join(err, os.WriteFile(at, b, 0o600))
 }
 
-// wpress writes an archive of All-in-One WP Migration.
+// wpress writes an archive of All-in-One WP Migration and returns its path.
 func (c content) wpress(dir string) (string, error) {
 	var b bytes.Buffer
 	add := func(name string, body []byte) {
@@ -132,7 +132,7 @@ func (c content) wpress(dir string) (string, error) {
 	return at, os.WriteFile(at, b.Bytes(), 0o600)
 }
 
-// duplicator writes a package of Duplicator.
+// duplicator writes a Duplicator package and returns its path.
 func (c content) duplicator(dir string) (string, error) {
 	files := map[string][]byte{
 		"dup-installer/dup-database__0123456-27073000.sql": []byte(c.dump), "wp-config.php": []byte("<?php\n"), "installer-backup.php": []byte("<?php\n"),
@@ -145,8 +145,8 @@ func (c content) duplicator(dir string) (string, error) {
 	return at, errors.Join(err, os.WriteFile(at, b, 0o600))
 }
 
-// archives takes a backup of each tool through the command line into a site, which is then as the archive says: its posts, its
-// pictures, its address.
+// archives imports each tool's backup into a site with the command line. The site then has the archive's posts and
+// pictures, under its own URL.
 func (h *installation) archives(s siteBody) {
 	t := h.t
 	moved := h.ready(h.create("Moved").ID)
@@ -195,7 +195,7 @@ func (h *installation) archives(s siteBody) {
 	h.call("DELETE", "/sites/"+moved.ID, nil, nil)
 }
 
-// client runs the command line as the owner, and returns what it says.
+// client runs a slipway command as the owner and returns its output.
 func (h *installation) client(args ...string) (said string, err error) {
 	h.t.Helper()
 	ctx, done := context.WithTimeout(h.t.Context(), patience)

@@ -23,7 +23,7 @@ type backupBody struct {
 	SizeBytes         int64
 }
 
-// backUp backs a site up and returns once that is proven to be good.
+// backUp creates a backup of a site and waits until it is verified.
 func (h *installation) backUp(site string) (b backupBody) {
 	h.t.Helper()
 	h.call("POST", "/sites/"+site+"/backups", nil, &b)
@@ -43,7 +43,7 @@ type operationBody struct {
 	Result     struct{ BackupID, SiteID string }
 }
 
-// done waits for an operation, which must succeed.
+// done waits until an operation has succeeded.
 func (h *installation) done(o operationBody) operationBody {
 	h.t.Helper()
 	h.until("the operation has ended", func() bool {
@@ -63,7 +63,7 @@ func (h *installation) restore(backup string, body any) operationBody {
 	return h.done(o)
 }
 
-// shows waits until a page has a text, or has it no longer.
+// shows waits until a page contains a text, or, without want, until it doesn't.
 func (h *installation) shows(url, text string, want bool) {
 	h.t.Helper()
 	v := h.visitor(url)
@@ -80,8 +80,8 @@ func (v *visitor) publish(title, content string) {
 	v.rest("POST", "/posts", "application/json", bytes.NewReader(text), &struct{}{})
 }
 
-// interrupted kills everything in the middle of restores and of a backup, and MariaDB in the
-// middle of another one: what was begun comes to its end, or says why not.
+// interrupted kills the service during restores and backups, which must complete after the restart. It also kills
+// MariaDB during a backup, which must complete or fail with an error.
 func (h *installation) interrupted(s siteBody, backup string) {
 	h.t.Helper()
 	for _, message := range []string{"", "Backing up what is there now", "Restoring files"} {
@@ -128,9 +128,8 @@ func (h *installation) interrupted(s siteBody, backup string) {
 	h.shows(s.URL, "First news", true)
 }
 
-// A WordPress with its database and its pictures comes back: as it was, in part, on a new
-// site, after its deletion; and with the whole installation on a new machine, by one command
-// and an identity of age.
+// A WordPress's database and pictures can be restored: as they were, in part, to a new site, after the site was
+// deleted, and with the whole installation on a new machine, with one command and an age identity.
 func TestBackups(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -157,7 +156,7 @@ func TestBackups(t *testing.T) {
 	owner.publish("First news", "<img src='"+image.Source+"'>")
 	first := h.backUp(s.ID)
 
-	// Its archive opens without us: the database as SQL, the picture as it is.
+	// The archive can be opened without Slipway: the database is SQL, and the picture is unchanged.
 	client := world.Request{
 		Method: "GET",
 		URL:    "http://" + h.Listen + "/api/v1/backups/" + first.ID + "/download?format=zip",
@@ -197,7 +196,7 @@ func TestBackups(t *testing.T) {
 
 	h.interrupted(s, first.ID)
 
-	// Gone, and back under another name.
+	// The site is deleted and restored under another name.
 	var ends struct{ Operation operationBody }
 	h.call("DELETE", "/sites/"+s.ID+"?backup=true", nil, &ends)
 	last := h.done(ends.Operation).Result.BackupID
@@ -212,7 +211,7 @@ func TestBackups(t *testing.T) {
 	back := h.ready(h.restore(last, map[string]any{"newSite": map[string]string{"name": "Blog again"}}).Result.SiteID)
 	h.shows(back.URL, "First news", true)
 	h.login(back)
-	// Its pages lead to itself, not to where they were.
+	// The restored site's links point to itself, not to the original.
 	_, _, posts := h.visitor(back.URL).get("/wp-json/wp/v2/posts?_fields=content")
 	if plain := strings.ReplaceAll(
 		posts,
@@ -223,10 +222,10 @@ func TestBackups(t *testing.T) {
 	}
 
 	if h.Nodes() > 1 {
-		return // what several machines have in common is not lost with one
+		return // storage that nodes share isn't lost with a machine
 	}
 
-	// The installation, twice, and on a new machine.
+	// Two backups of the installation, and a restore on a new machine.
 	place := filepath.Join(h.Dir, "elsewhere")
 	h.installationKilled(place)
 	for range 2 {
@@ -278,7 +277,7 @@ func TestBackups(t *testing.T) {
 	again.publish("Third news", "x")
 	h.shows(back.URL, "Third news", true)
 	var b backupBody
-	h.call("GET", "/backups/"+last, nil, &b) // the key works, and backups of sites are there
+	h.call("GET", "/backups/"+last, nil, &b) // the API key works, and the sites' backups are listed
 	var o operationBody
 	h.call("POST", "/backups/"+last+"/verify", nil, &o)
 	h.done(o)

@@ -15,8 +15,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// In a real browser: made in the dashboard and logged into by its button, a post with a picture is written in the editor
-// and published; strangers see it, from the cache, and after a change the new one.
+// A real browser creates a WordPress in the dashboard, logs in with the dashboard's button, and writes and publishes a
+// post with a picture in the editor. Visitors get the post from the page cache, and after a change the new version.
 func TestBrowserPublishes(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -52,7 +52,7 @@ func TestBrowserPublishes(t *testing.T) {
 		"log in by the button",
 		chromedp.Navigate("http://"+h.Listen+"/sites/"+s.ID+"/wordpress"),
 		chromedp.WaitVisible(`[data-test="open-admin"]`, chromedp.ByQuery),
-		chromedp.Evaluate(`document.querySelector('[data-test="open-admin"]').form.removeAttribute("target")`, nil), // a tab of its own
+		chromedp.Evaluate(`document.querySelector('[data-test="open-admin"]').form.removeAttribute("target")`, nil), // the link opens a new tab
 		chromedp.Click(`[data-test="open-admin"]`, chromedp.ByQuery),
 		chromedp.WaitVisible("#wpadminbar", chromedp.ByQuery),
 		chromedp.Title(&title),
@@ -96,7 +96,7 @@ func TestBrowserPublishes(t *testing.T) {
 	if status, header, _ := stranger.get(post.Image); status != 200 || header.Get("Content-Type") != "image/png" {
 		t.Errorf("its picture: %d", status)
 	}
-	h.until("the post is cached", func() bool { // the editor, which is open, may change something after it has saved
+	h.until("the post is cached", func() bool { // the open editor may change something after it has saved
 		_, header, _ := stranger.get(post.Link)
 		return header.Get("X-Cache") == "HIT"
 	})

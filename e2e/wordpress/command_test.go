@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// standIn does what tests ask of wp-cli, which Debian has no package of: an executable PHP file, as
-// its phar is, that loads the WordPress that its configuration names.
+// standIn replaces wp-cli, for which Debian has no package. Like wp-cli's phar, it is an executable PHP file that loads
+// the WordPress named in its configuration.
 const standIn = `#!/usr/bin/env php
 <?php
 [, $what, $first] = $argv;
@@ -22,7 +22,7 @@ default: exit(3);
 }
 `
 
-// wpCLI installs the stand-in as an operator would, outside of /usr, and returns where.
+// wpCLI installs the stand-in outside of /usr, as an operator might, and returns its path.
 func (h *installation) wpCLI() string {
 	at := filepath.Join(h.Dir, "opt", "wp-cli.phar")
 	ok(h.t, os.MkdirAll(filepath.Dir(at), 0o755))
@@ -30,7 +30,7 @@ func (h *installation) wpCLI() string {
 	return at
 }
 
-// wp runs wp-cli as the owner of a site does, and returns what it prints.
+// wp runs a wp-cli command on a site and returns its output and the operation's result.
 func (h *installation) wp(s siteBody, args, status string) (string, map[string]any) {
 	h.t.Helper()
 	var op workBody
@@ -40,8 +40,8 @@ func (h *installation) wp(s siteBody, args, status string) (string, map[string]a
 	return strings.TrimSpace(out), op.Result
 }
 
-// commands is of the operator's wp-cli: it runs in the sandbox of the site, as its user and with
-// its database, and the visitors see what it has changed.
+// commands checks that the operator's wp-cli runs in the site's sandbox, as its user and with its database, and that
+// visitors see its changes.
 func (h *installation) commands(s siteBody, titled func(string)) {
 	t := h.t
 	h.until("the front page is cached", func() bool {
@@ -52,7 +52,7 @@ func (h *installation) commands(s siteBody, titled func(string)) {
 		t.Errorf("option update prints %q", out)
 	}
 	titled("Commanded")
-	h.until("the cached front page is called Commanded", func() bool { // stale ones are shown while one is made
+	h.until("the cached front page is called Commanded", func() bool { // stale pages are served while a new one is made
 		_, header, text := h.visitor(s.URL).get("/")
 		return header.Get("X-Cache") == "HIT" && strings.Contains(text, "<title>Commanded")
 	})

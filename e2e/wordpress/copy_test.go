@@ -16,8 +16,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// A clone has everything under its own address; what is tried there is pushed back; and an
-// export of it becomes another site.
+// copies checks that a clone has all content under its own URL, that its changes can be pushed back, and that an export
+// can be imported into another site.
 func (h *installation) copies(s siteBody) {
 	t := h.t
 	var op workBody
@@ -72,7 +72,7 @@ func (h *installation) copies(s siteBody) {
 		}
 	}
 
-	// A folder alone: what else differs stays as it is.
+	// Push only a folder. Other differences stay.
 	h.plant(staging, "uploads/chosen/a.txt", "chosen")
 	h.plant(staging, "uploads/other/b.txt", "other")
 	h.call("POST", "/sites/"+staging.ID+"/push", map[string]any{"to": s.ID, "files": true, "paths": []string{"uploads/chosen"}}, &op)
@@ -99,7 +99,7 @@ func (h *installation) copies(s siteBody) {
 	if status, _, _ := v.get("/tried-out/?x=1"); status != 200 {
 		t.Errorf("the site after bad imports: %d", status)
 	}
-	// From an address, if it is the archive that was meant.
+	// Import from a URL, only if the archive has the given SHA-256.
 	h.Hooks.Serve("/site.tar.gz", archive)
 	sum := sha256.Sum256(archive)
 	from := map[string]string{"url": h.Hooks.URL + "/site.tar.gz", "sha256": strings.Repeat("0", 64)}
@@ -137,8 +137,8 @@ func (h *installation) copies(s siteBody) {
 	h.call("DELETE", "/sites/"+staging.ID, nil, nil)
 }
 
-// compared changes the origin of a clone, of which a comparison before a push then tells, and of nothing that both
-// have, such as addresses.
+// compared changes the original after cloning. A comparison before a push must report these changes, and nothing that
+// is the same in both, such as rewritten URLs.
 func (h *installation) compared(s, staging siteBody) {
 	t := h.t
 	type count struct {
@@ -200,8 +200,7 @@ func (h *installation) compared(s, staging siteBody) {
 	}
 }
 
-// export makes of a backup what a plugin for moving sites makes: wp-content and a dump,
-// whose tables have another prefix.
+// export converts a backup to what a migration plugin exports: wp-content and a dump whose tables have another prefix.
 func (h *installation) export(s siteBody) []byte {
 	t := h.t
 	t.Helper()
@@ -212,7 +211,7 @@ func (h *installation) export(s siteBody) []byte {
 		return b.Status == "completed" || b.Status == "failed"
 	})
 	var a world.Answer
-	h.until("the download", func() bool { // a busy machine may ask for another try
+	h.until("the download", func() bool { // on a busy machine, a download may have to be retried
 		var err error
 		a, err = h.Do(t.Context(), world.Request{
 			Method: "GET",

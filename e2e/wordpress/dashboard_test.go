@@ -7,9 +7,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// inDashboard makes a WordPress in the dashboard and walks through its pages, each looked at
-// in light, dark and on a phone: created, backed up and restored in three clicks, deleted with
-// a backup and brought back. It returns the site that is there then.
+// inDashboard creates a WordPress in the dashboard and checks its pages in light, dark and phone views. The site is
+// backed up and restored in three clicks, deleted with a backup, and restored. It returns the restored site.
 func (h *installation) inDashboard() siteBody {
 	t := h.t
 	chromium := browser.Start(t, browser.Config{Name: "wordpress"})
@@ -79,7 +78,7 @@ func (h *installation) inDashboard() siteBody {
 	return back
 }
 
-// newest is the site that was made last.
+// newest returns the newest site.
 func (h *installation) newest() siteBody {
 	h.t.Helper()
 	var all struct{ Data []siteBody }
@@ -90,7 +89,7 @@ func (h *installation) newest() siteBody {
 	return all.Data[0]
 }
 
-// backups are the ids of a site's, the newest first.
+// backups returns the IDs of a site's backups, newest first.
 func (h *installation) backups(s siteBody) (ids []string) {
 	h.t.Helper()
 	var list struct{ Data []struct{ ID string } }

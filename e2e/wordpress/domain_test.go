@@ -11,8 +11,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// A WordPress gets a domain of its own: soon all of its links lead there, from its content too, and the address of before does. No visitor
-// is turned away meanwhile, and without the domain it is as before.
+// moves adds a domain to a WordPress. Soon all its links, also in its content, use the domain, and the old URL
+// redirects to it. No request fails meanwhile, and without the domain everything is as before.
 func (h *installation) moves(s siteBody) {
 	t := h.t
 	const name = "shop.test"
@@ -30,7 +30,7 @@ func (h *installation) moves(s siteBody) {
 	h.zone.Set(name, "A 127.0.0.1")
 	h.zone.Set(d.Verification[0].Name, `TXT "`+d.Verification[0].Value+`"`)
 
-	// Visitors come to both addresses all the time.
+	// Visitors use the old URL all the time.
 	ctx, stop := context.WithCancel(t.Context())
 	var visitors sync.WaitGroup
 	for _, address := range []string{s.URL + "/news-of-the-day/", s.URL + "/?s=news"} {
@@ -45,7 +45,7 @@ func (h *installation) moves(s siteBody) {
 				if a, err := world.Read(c.Get(address)); err != nil || a.Status != 200 && a.Status != 301 {
 					t.Errorf("a visitor meanwhile: %d %v", a.Status, err)
 				}
-				time.Sleep(20 * time.Millisecond) // as visitors do
+				time.Sleep(20 * time.Millisecond) // limits the load
 			}
 		})
 	}

@@ -11,8 +11,8 @@ import (
 	"slipway/internal/deploy/screenshot"
 )
 
-// An update of a WordPress has pictures of the site before and after it, as the host's browser draws it; and the requests that the
-// dashboard shows for a WordPress work as pasted into a shell.
+// Updates of a WordPress take screenshots of the site before and after. The requests that the dashboard's pages of a
+// WordPress show work when pasted into a shell.
 func TestDrawersAndPictures(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -48,11 +48,11 @@ func TestDrawersAndPictures(t *testing.T) {
 	}
 	drawers, err := p.Drawers(at, at+"/users", at+"/push")
 	ok(t, err)
-	// Those of other pages are tried where there is what they need.
+	// TestDrawers in e2e runs those of other pages.
 	drawers = slices.DeleteFunc(drawers, func(d world.Drawer) bool { return !strings.Contains(d.Page, "/wordpress") })
 	dir := t.TempDir()
 	ok(t, os.WriteFile(filepath.Join(dir, "site.tar.gz"), h.export(s), 0o600))
-	before := func(string) error { // what a request began ends before the next one
+	before := func(string) error { // each request's operation ends before the next request
 		h.until("the end of all operations", func() bool {
 			var sites struct{ Data []siteBody }
 			h.call("GET", "/sites?limit=100", nil, &sites)

@@ -14,7 +14,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// soon is until for a moment that is over quickly, calmly for one that takes a while.
+// soon is until for a state that passes quickly. calmly is until for one that takes long.
 func (h *installation) soon(what string, look func() bool) {
 	h.t.Helper()
 	h.every(world.Watch, 3*time.Millisecond, what, look)
@@ -34,8 +34,7 @@ func (h *installation) every(wait world.Wait, pause time.Duration, what string, 
 	}
 }
 
-// answers returns what a site answers to a stranger once it has the time to: a busy machine may be too slow for
-// the first who ask after a kill.
+// answers returns a site's response, after retrying 502 to 504, which a busy machine may return right after a kill.
 func (h *installation) answers(s siteBody, path string) (status int, text string) {
 	h.t.Helper()
 	h.calmly("an answer of "+s.URL+path, func() bool {
@@ -47,8 +46,8 @@ func (h *installation) answers(s siteBody, path string) (status int, text string
 
 func (op workBody) over() bool { return op.Status == "success" || op.Status == "failed" }
 
-// killedWhileCopied kills everything at several points of pushes and of imports: afterwards
-// the site has all of what came or all of what was there, and the operation says which.
+// killedWhileCopied kills the service at several points of pushes and imports. Afterwards the site has either all of
+// the new content or all of the old, as the operation's result says.
 func (h *installation) killedWhileCopied(from, to siteBody) {
 	t := h.t
 	round := func(n int) {
@@ -137,7 +136,7 @@ func (h *installation) killedWhileCopied(from, to siteBody) {
 	}
 }
 
-// files is how many files there are below a directory.
+// files returns the number of files below a directory.
 func files(dir string) (n int) {
 	_ = filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {
@@ -148,8 +147,8 @@ func files(dir string) (n int) {
 	return n
 }
 
-// installationKilled kills the service in the middle of backups of the installation: who waits
-// for one has it nevertheless.
+// installationKilled kills the service during backups of the installation. The command that waits for a backup must get
+// it nevertheless.
 func (h *installation) installationKilled(place string) {
 	t := h.t
 	t.Helper()
@@ -177,8 +176,8 @@ func (h *installation) installationKilled(place string) {
 	}
 }
 
-// restoreKilled kills restores of the installation: nothing serves what is half, and the next
-// restore begins again.
+// restoreKilled kills restores of the installation. The incomplete data isn't served, and the next restore starts
+// again.
 func (h *installation) restoreKilled(args ...string) {
 	t := h.t
 	t.Helper()

@@ -13,8 +13,8 @@ func plugin(name, body string) string {
 	return "<?php\n/* Plugin Name: " + name + "\n Version: 1.0 */\n" + body
 }
 
-// manages activates, deactivates and deletes plugins and themes, and changes users: what breaks the site is taken back,
-// and what can't be done says why.
+// manages activates, deactivates and deletes plugins and themes, and changes users. Changes that break the site are
+// undone, and impossible ones report why.
 func (h *installation) manages(s siteBody) {
 	t := h.t
 	do := func(what, status string, body map[string]any) workBody {
@@ -60,7 +60,7 @@ func (h *installation) manages(s siteBody) {
 	if op = plugins("success", "activate", "steady"); op.Message != "Nothing has changed" {
 		t.Errorf("twice: %s", op.Message)
 	}
-	op = plugins("failed", "activate", "bomb") // which ends every request from the second on
+	op = plugins("failed", "activate", "bomb") // it breaks every request from the second one on
 	if !strings.Contains(op.Error, "bomb broke the site and is inactive again. The page / answers with status 500") {
 		t.Errorf("a plugin that breaks the site: %s", op.Error)
 	}
@@ -106,7 +106,7 @@ func (h *installation) manages(s siteBody) {
 	plain()
 	do("themes", "success", map[string]any{"action": "activate", "themes": []string{"twentytwentythree"}})
 
-	// A plugin with automatic updates gets any version, also where those of the site are off.
+	// Automatic updates of a single plugin install any version, even if the site's automatic updates are off.
 	h.plant(s, "plugins/gadget/gadget.php", gadget("1.0", ""))
 	h.plant(s, "mu-plugins/offers.php", offers)
 	plugins("success", "activate", "gadget")
@@ -188,7 +188,7 @@ func (h *installation) changesUsers(s siteBody) {
 	}
 }
 
-// mailsUsers creates a user and resets a password, each with a mail that has a link.
+// mailsUsers creates a user and resets a password. Each sends an email with a link.
 func (h *installation) mailsUsers(s siteBody, mails *mailtest.Server) {
 	t := h.t
 	have := len(mails.Wait(1))

@@ -14,19 +14,19 @@ import (
 	"slipway/internal/tenant/mail/mailtest"
 )
 
-// content is where a site's wp-content is on disk.
+// content returns the path of a file in a site's wp-content.
 func (h *installation) content(s siteBody, name string) string {
 	return filepath.Join(h.Storage(), s.ID, "wp-content", name)
 }
 
-// plant puts a file into a site's wp-content.
+// plant writes a file into a site's wp-content.
 func (h *installation) plant(s siteBody, name, text string) {
 	h.t.Helper()
 	at := h.content(s, name)
 	info, err := os.Stat(h.content(s, ""))
 	ok(h.t, err)
 	owner := info.Sys().(*syscall.Stat_t)
-	for dir := filepath.Dir(at); dir != h.content(s, ""); dir = filepath.Dir(dir) { // the site's own, as if it had made it
+	for dir := filepath.Dir(at); dir != h.content(s, ""); dir = filepath.Dir(dir) { // owned by the site's user, as if the site had created it
 		ok(h.t, os.MkdirAll(dir, 0o755))
 		ok(h.t, os.Lchown(dir, int(owner.Uid), int(owner.Gid)))
 	}
@@ -34,7 +34,7 @@ func (h *installation) plant(s siteBody, name, text string) {
 	ok(h.t, os.Lchown(at, int(owner.Uid), int(owner.Gid)))
 }
 
-// probe answers questions of tests from inside, past the page cache.
+// probe answers the tests' questions from within WordPress, bypassing the page cache.
 const probe = `<?php
 if (isset($_GET['probe'])) add_action('init', function () {
 	header('Content-Type: application/json');
@@ -112,8 +112,8 @@ func (h *installation) ask(s siteBody, what string, more ...string) string {
 	return text
 }
 
-// network holds what a WordPress reaches: its own site, and mail where the operator has a
-// server for it.
+// network checks what a WordPress can connect to: its own site, and the operator's mail server if there is one. It also
+// checks its settings.
 func (h *installation) network(s siteBody) {
 	t := h.t
 	h.plant(s, "mu-plugins/probe.php", probe)
@@ -159,7 +159,7 @@ func (h *installation) network(s siteBody) {
 		_, header, _ := h.visitor(s.URL).get("/")
 		return header.Get("X-Cache") == "HIT"
 	})
-	// Settings act without a restart, on cached pages too, and drop no request.
+	// Settings apply without a restart, also to cached pages, and no request fails.
 	dropped := h.visits(s, func(status int, text string) bool { return status == 200 || strings.Contains(text, "being worked on") })
 	h.call("PATCH", "/sites/"+s.ID+"/wordpress", map[string]any{"maintenance": true, "php": map[string]any{"uploadMiB": 3}}, nil)
 	for _, path := range []string{"/", "/?uncached=1"} {
@@ -187,7 +187,7 @@ func (h *installation) network(s siteBody) {
 		}
 	}
 	h.call("PATCH", "/sites/"+s.ID+"/wordpress", map[string]any{"maintenance": false}, nil)
-	for _, path := range []string{"/", "/?uncached=2"} { // a page that is kept says nothing of the program
+	for _, path := range []string{"/", "/?uncached=2"} { // a cached page says nothing about PHP
 		h.until("visitors see the site again at "+path, func() bool {
 			status, _, _ := h.visitor(s.URL).get(path)
 			return status == 200
@@ -213,7 +213,7 @@ func (h *installation) network(s siteBody) {
 	h.calmly("the event that was due", func() bool { return h.ask(s, "happened") == `"yes"` })
 }
 
-// restart has a site's settings applied.
+// restart restarts a site, which applies its settings.
 func (h *installation) restart(s siteBody) {
 	h.t.Helper()
 	var op workBody
@@ -221,7 +221,7 @@ func (h *installation) restart(s siteBody) {
 	h.ended(op.ID, "success")
 }
 
-// logged waits for a line of a site's log.
+// logged waits for a line in a site's log.
 func (h *installation) logged(s siteBody, line string) {
 	h.t.Helper()
 	h.until("the log's line "+line, func() bool {
@@ -229,7 +229,7 @@ func (h *installation) logged(s siteBody, line string) {
 	})
 }
 
-// lines are the last of a site's log.
+// lines returns the newest lines of a site's log.
 func (h *installation) lines(s siteBody) (all []string) {
 	h.t.Helper()
 	var logs struct{ Logs []struct{ Message string } }
@@ -245,7 +245,7 @@ type workBody struct {
 	Result                     map[string]any
 }
 
-// ended waits for an operation's end.
+// ended waits until an operation has ended with this status.
 func (h *installation) ended(id, status string) (op workBody) {
 	h.t.Helper()
 	h.until("the end of "+id, func() bool {
@@ -258,7 +258,7 @@ func (h *installation) ended(id, status string) (op workBody) {
 	return op
 }
 
-// language is of a site that was installed in another language, which came with the core.
+// language checks a site that was installed in German. The translations are part of the core.
 func (h *installation) language(s siteBody) {
 	status, _, text := h.visitor(s.URL).get("/?language=1")
 	if status != 200 || !strings.Contains(
@@ -274,7 +274,7 @@ func (h *installation) language(s siteBody) {
 	}
 }
 
-// translation is a .mo file, as gettext describes it.
+// translation returns a .mo file in gettext's format.
 func translation(pairs ...[2]string) []byte {
 	n := uint32(len(pairs))
 	var head, texts []byte
@@ -291,8 +291,8 @@ func translation(pairs ...[2]string) []byte {
 	return append(head, texts...)
 }
 
-// resetsPassword asks for a new password, as who has forgotten theirs: the mail comes by the
-// operator's server and from the operator's address, and its link leads on.
+// resetsPassword requests a password reset. The email is sent through the operator's server with the operator's sender,
+// and its link works.
 func (h *installation) resetsPassword(s siteBody, mails *mailtest.Server) {
 	t := h.t
 	form := url.Values{"user_login": {"ada@example.test"}, "wp-submit": {"Get New Password"}}
@@ -325,8 +325,7 @@ func (h *installation) resetsPassword(s siteBody, mails *mailtest.Server) {
 	}
 }
 
-// visits asks for a site's pages again and again, until what it returns is called: that returns
-// the answers that are not good.
+// visits requests a site's pages repeatedly until bad is called, which returns the bad responses.
 func (h *installation) visits(s siteBody, good func(status int, text string) bool) (bad func() []string) {
 	ctx, end := context.WithCancel(h.t.Context())
 	var list []string

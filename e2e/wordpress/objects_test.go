@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// objectsPlugin asks and torments the Redis that runs beside it.
+// objectsPlugin queries and disturbs the site's Redis.
 const objectsPlugin = `<?php
 add_action('wp_footer', function () { echo '<i id="queries">', get_num_queries(), '</i>'; }, PHP_INT_MAX);
 if (isset($_GET['objects'])) add_action('init', function () {
@@ -35,7 +35,7 @@ type objectsBody struct {
 	}
 }
 
-// caches turns a site's object cache on.
+// caches turns on a site's object cache and waits until it is active.
 func (h *installation) caches(s siteBody) {
 	h.t.Helper()
 	h.call("PATCH", "/sites/"+s.ID+"/wordpress", map[string]any{"objectCache": true}, nil)
@@ -46,12 +46,12 @@ func (h *installation) caches(s siteBody) {
 	})
 }
 
-// objects is of the object cache: it spares queries, shows nothing stale, and is never missed.
+// objects checks that the object cache saves queries and never serves stale data, and that the site works without it.
 func (h *installation) objects(s siteBody) {
 	t := h.t
 	h.plant(s, "mu-plugins/objects.php", objectsPlugin)
 	n := 0
-	page := func() string { // one that is not cached
+	page := func() string { // a page that isn't cached
 		t.Helper()
 		n++
 		status, _, text := h.visitor(s.URL).get("/?objects-page=" + strconv.Itoa(n))
@@ -89,7 +89,7 @@ func (h *installation) objects(s siteBody) {
 	}
 	titled := func(title string) {
 		t.Helper()
-		for range 3 { // by whatever worker
+		for range 3 { // several times, to reach different PHP workers
 			if text := page(); !strings.Contains(text, "<title>"+title+"</title>") {
 				_, text, _ = strings.Cut(text, "<title>")
 				t.Errorf("the page is not called %q but %.60q", title, text)
@@ -102,7 +102,7 @@ func (h *installation) objects(s siteBody) {
 	becomes("active")
 	titled("Blog")
 	before, with := now.ObjectCache, 0
-	h.until("the cache spares queries", func() bool { // on a busy machine a request may go on without it
+	h.until("the cache spares queries", func() bool { // on a busy machine, a request may skip the cache
 		with = queries()
 		return with < without
 	})
@@ -114,7 +114,7 @@ func (h *installation) objects(s siteBody) {
 	do("title", "&to=One")
 	titled("One")
 
-	// Killed, hung, taken away: the site works, and what changes meanwhile is seen.
+	// If Redis is killed, hangs or loses its socket, the site works, and changes made meanwhile are visible.
 	if text := do("kill"); text != "killed" {
 		t.Errorf("kill: %q", text)
 	}
@@ -143,7 +143,7 @@ func (h *installation) objects(s siteBody) {
 	h.commands(s, titled)
 	do("title", "&to=Four")
 
-	// A restore brings another database, which Redis knows nothing of.
+	// A restore replaces the database while Redis has data of the old one.
 	if got := do("transient"); got != `"outside"` {
 		t.Errorf("a transient: %s", got)
 	}
@@ -155,7 +155,7 @@ func (h *installation) objects(s siteBody) {
 	becomes("active")
 	titled("Four")
 
-	// So it may bring one from before the core's last update: the owner still gets to wp-admin.
+	// A restored database may be older than the core's last update. The owner can still open wp-admin.
 	if got := do("older"); got != "true" {
 		t.Errorf("an older database: %s", got)
 	}
@@ -168,7 +168,7 @@ func (h *installation) objects(s siteBody) {
 		t.Errorf("the database is %s versions from the core's", got)
 	}
 
-	// A drop-in of the site's own is used instead, and is left alone.
+	// A site's own object-cache.php is used instead, and isn't changed.
 	h.plant(s, "object-cache.php", "<?php // of a plugin\n")
 	becomes("replaced")
 	h.logged(s, "The object cache of Slipway is not used")
@@ -191,5 +191,5 @@ func (h *installation) objects(s siteBody) {
 	do("title", "&to=Blog")
 	titled("Blog")
 
-	h.caches(s) // for the stories that follow: updates, replacements, clones, pushes and imports
+	h.caches(s) // on for the following stories: updates, replacements, clones, pushes and imports
 }

@@ -10,7 +10,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// A theme and a plugin of ours, as small as they can be.
+// ourContent returns a repository with a minimal theme, plugin and must-use plugin.
 func ourContent(version string) map[string]string {
 	return map[string]string{
 		"themes/ours/style.css":   "/*\nTheme Name: Ours\nVersion: " + version + "\n*/\nbody{color:#123}",
@@ -24,7 +24,7 @@ func ourContent(version string) map[string]string {
 	}
 }
 
-// withTools adds what Composer installs and what a front-end build makes to a wp-content.
+// withTools adds a Composer dependency and a front-end build to a wp-content.
 func withTools(files map[string]string) map[string]string {
 	files["composer.json"] = `{"name": "ada/content", "require": {"ada/greet": "*"}, "repositories": [{"type": "path", "url": "packages/*"}, {"packagist": false}]}`
 	files["packages/greet/composer.json"] = `{"name": "ada/greet", "version": "1.0.0", "autoload": {"psr-4": {"Ada\\": "src/"}}}`
@@ -35,7 +35,8 @@ func withTools(files map[string]string) map[string]string {
 	return files
 }
 
-// A repository that is one theme or one plugin becomes that, and is active unless it breaks the site.
+// extensions checks that a repository that contains a single theme or plugin is installed and activated, unless it
+// breaks the site.
 func (h *installation) extensions() {
 	t := h.t
 	const theme, plugin = "/*\nTheme Name: Ours\n*/", "<?php\n/* Plugin Name: Ours */\n"
@@ -85,7 +86,7 @@ func (h *installation) extensions() {
 	}
 }
 
-// commit makes these files the repository's newest commit.
+// commit commits files to the repository as its complete tree.
 func (h *installation) commit(files map[string]string) {
 	h.t.Helper()
 	dir := h.t.TempDir()
@@ -94,7 +95,7 @@ func (h *installation) commit(files map[string]string) {
 	ok(h.t, err)
 }
 
-// The example of a theme is deployed as it is, and the new site wears it.
+// example deploys the theme example unchanged. The new site uses the theme.
 func (h *installation) example() {
 	_, err := h.Git.Commit("ada/harbor", "main", filepath.Join(world.Root(), "examples/wordpress-theme"), "Harbor")
 	ok(h.t, err)
@@ -107,7 +108,7 @@ func (h *installation) example() {
 	})
 }
 
-// A repository is the site's wp-content: deployed, rolled back, with what was uploaded kept.
+// repository checks a site whose wp-content is a repository: it is deployed and rolled back, and keeps uploaded files.
 func (h *installation) repository() {
 	t := h.t
 	h.commit(ourContent("1.0"))
@@ -159,8 +160,8 @@ func (h *installation) repository() {
 	both := func(version string) {
 		t.Helper()
 		page := ""
-		h.until("version "+version, func() bool { // the edge hears of it a moment after the deployment has ended
-			_, _, page = v.get("/") // a page that is cached: not those of another deployment
+		h.until("version "+version, func() bool { // the edge switches a moment after the deployment has ended
+			_, _, page = v.get("/") // a cached page, which must not be another deployment's
 			return strings.Contains(page, "Theme "+version)
 		})
 		if !strings.Contains(page, "Plugin "+version) || !strings.Contains(page, "Always "+version) {
@@ -205,7 +206,7 @@ func (h *installation) repository() {
 		t.Errorf("the repository's uploads were taken: %s", b)
 	}
 
-	// A commit that breaks the site does not go live.
+	// A commit that breaks the site doesn't go live.
 	bad := ourContent("3.0")
 	bad["mu-plugins/always.php"] = "<?php this is no PHP"
 	h.commit(bad)
@@ -219,7 +220,7 @@ func (h *installation) repository() {
 	h.call("DELETE", "/sites/"+s.ID, nil, nil)
 }
 
-// deploy deploys a site, which must go well.
+// deploy deploys a site and waits until the deployment has succeeded.
 func (h *installation) deploy(s siteBody) {
 	h.t.Helper()
 	var d struct{ DeploymentID string }
@@ -229,7 +230,7 @@ func (h *installation) deploy(s siteBody) {
 	}
 }
 
-// deployed waits for a deployment's end.
+// deployed waits until a deployment has ended and returns its status.
 func (h *installation) deployed(id string) string {
 	h.t.Helper()
 	var d struct{ Status string }

@@ -10,7 +10,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// The two of the ten stories (e2e/browser) that need a WordPress, told with a mouse and told with the keyboard alone.
+// With a mouse and with only the keyboard, the two of the ten stories (e2e/browser) that need a WordPress take no more
+// acts than on the best other platform.
 func TestBrowserTenStories(t *testing.T) {
 	t.Parallel()
 	world.Long(t)

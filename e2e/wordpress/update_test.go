@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// offers holds wordpress.org's answer about a plugin, said by a file: a package that is there.
+// offers replaces wordpress.org's answer about plugin updates: it offers the package in offer.zip, if that exists.
 const offers = `<?php
 add_filter('site_transient_update_plugins', function ($v) {
 	$zip = WP_CONTENT_DIR . '/offer.zip';
@@ -24,7 +24,7 @@ func gadget(version, body string) string {
 	return "<?php\n/* Plugin Name: Gadget\n Version: " + version + " */\nadd_action('wp_footer', function () { echo 'Gadget " + version + "'; });\n" + body
 }
 
-// offerPlugin makes a version of the gadget what an update finds.
+// offerPlugin offers a version of the plugin gadget as an update.
 func (h *installation) offerPlugin(s siteBody, version, body string) {
 	h.t.Helper()
 	var b bytes.Buffer
@@ -45,7 +45,7 @@ func (h *installation) update(s siteBody, body map[string]any) string {
 	return op.ID
 }
 
-// An update that breaks the site is taken back; one that doesn't stays.
+// updates checks that an update that breaks the site is undone, and that others are kept.
 func (h *installation) updates(s siteBody) {
 	t := h.t
 	h.plant(s, "plugins/gadget/gadget.php", gadget("1.0", ""))
@@ -73,7 +73,8 @@ func (h *installation) updates(s siteBody) {
 	if _, _, text := v.get("/?u=title"); !strings.Contains(text, "<title>Blog</title>") {
 		t.Errorf("the database is not as it was: %.300s", text)
 	}
-	// What visitors write while an update is checked stays where it goes back: here the new version itself writes what a visitor would.
+	// Undoing an update keeps comments that visitors wrote during its check. Here the new plugin version itself writes
+	// a comment.
 	h.offerPlugin(s, "2.0.1", `add_action('init', function () {
 		global $wpdb;
 		$wpdb->query("CREATE TABLE IF NOT EXISTS {$wpdb->prefix}gadget (id INT)");
@@ -103,7 +104,7 @@ func (h *installation) updates(s siteBody) {
 	}
 	is("1.0")
 
-	// A good one, with the core in the same operation.
+	// A good update, with the core in the same operation.
 	h.offerPlugin(s, "2.2", "")
 	h.offer("6.1.91")
 	op = h.ended(h.update(s, map[string]any{"plugins": "all", "core": true}), "success")
@@ -118,7 +119,7 @@ func (h *installation) updates(s siteBody) {
 	ok(t, os.Remove(h.content(s, "offer.zip")))
 }
 
-// versions are those of a site's core and plugins.
+// versions returns the versions of a site's core and plugins.
 func (h *installation) versions(s siteBody) (core string, plugins map[string]string) {
 	h.t.Helper()
 	var info struct {
@@ -133,8 +134,7 @@ func (h *installation) versions(s siteBody) (core string, plugins map[string]str
 	return info.Version, plugins
 }
 
-// updatesItself turns automatic minor updates on: of the core and of plugins comes what is
-// minor, and nothing else.
+// updatesItself turns on automatic minor updates. They install only minor versions of the core and of plugins.
 func (h *installation) updatesItself(s siteBody) {
 	t := h.t
 	h.plant(s, "plugins/other/other.php", "<?php\n/* Plugin Name: Other\n Version: 1.0 */")
@@ -147,7 +147,7 @@ func (h *installation) updatesItself(s siteBody) {
 		_, _, text := v.get(fmt.Sprintf("/?automatic=%d", n))
 		return strings.Contains(text, "Gadget 2.2.1")
 	})
-	// The site has one operation at a time: another begins once the update is over.
+	// A site runs one operation at a time, so another one is accepted after the update has ended.
 	var op workBody
 	h.calmly("the end of the automatic update", func() bool {
 		return h.Call(t.Context(), h.key, "POST", "/sites/"+s.ID+"/wordpress/search-replace", map[string]any{
@@ -163,8 +163,8 @@ func (h *installation) updatesItself(s siteBody) {
 	h.call("PATCH", "/sites/"+s.ID+"/wordpress", map[string]any{"autoUpdate": "off"}, nil)
 }
 
-// killedWhileUpdated kills everything at several points of an update: the site works
-// afterwards, and the operation has ended.
+// killedWhileUpdated kills the service at several points of an update. Afterwards the site works, and the operation has
+// ended.
 func (h *installation) killedWhileUpdated(s siteBody) {
 	t := h.t
 	for i, point := range []string{"Backing up", "Updating", "Checking", "Restoring"} {
@@ -197,7 +197,7 @@ func (h *installation) killedWhileUpdated(s siteBody) {
 	}
 }
 
-// Text is replaced wherever it stands, serialized or not, and a dry run changes nothing.
+// replaces checks that text is replaced everywhere, also in serialized values, and that a dry run changes nothing.
 func (h *installation) replaces(s siteBody) {
 	t := h.t
 	before, keyless := h.ask(s, "option", "set", "1"), h.ask(s, "keyless", "set", "1")

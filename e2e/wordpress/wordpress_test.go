@@ -1,6 +1,6 @@
-// Package wordpress owns the promises about WordPress sites, told to the real program with
-// the real WordPress, PHP-FPM and MariaDB: installed without a public installer, logged into
-// by a link, safe from each other, and never half after a kill.
+// Package wordpress owns the end-to-end tests of WordPress sites, with the real program, WordPress, PHP-FPM and
+// MariaDB: sites are installed without a public installer, logged into with a link, isolated from each other, and
+// consistent after a kill.
 package wordpress
 
 import (
@@ -31,30 +31,30 @@ import (
 	"slipway/internal/tenant/mail/mailtest"
 )
 
-// binary is the program, built once.
 var binary string
 
 func TestMain(m *testing.M) {
-	// Half of what these tests do is waiting: for WordPress's events, and for what is updated by itself.
+	// These tests spend half of their time waiting for WordPress events and automatic updates, so run more of them in
+	// parallel.
 	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
 		panic(err)
 	}
 	os.Exit(world.Main(m, &binary))
 }
 
-// patience is how long a condition may take; only a broken program uses it up.
+// patience limits how long a condition may take. Only a broken program uses it up.
 const patience = 10 * time.Minute
 
-// installation is one with a user in it.
+// installation is an installation with a user.
 type installation struct {
 	*world.World
 	t    *testing.T
 	key  string
-	core string // Debian's WordPress under a version of ours
+	core string // Debian's WordPress with a version that the tests choose
 	zone *dnstest.Zone
 }
 
-// offer makes Debian's WordPress the core of new sites, under this version.
+// offer makes Debian's WordPress, with this version, the core of new sites.
 func (h *installation) offer(version string) {
 	h.t.Helper()
 	ok(h.t, world.DebianWordPress(h.core, version))
@@ -70,7 +70,7 @@ func (h *installation) offer(version string) {
 	)
 }
 
-// story is a part of a longer life.
+// story runs one part of a test as a subtest.
 func (h *installation) story(t *testing.T, name string, tell func(h *installation)) {
 	t.Run(name, func(t *testing.T) {
 		begun := time.Now()
@@ -86,14 +86,14 @@ func (h *installation) story(t *testing.T, name string, tell func(h *installatio
 	})
 }
 
-// One WordPress from its creation to its end, with all that its owner does to it.
+// A WordPress site works from its creation to its deletion, with everything that its owner can do to it.
 func TestWordPress(t *testing.T) {
 	t.Parallel()
 	h := install(t)
 	blog := h.ready(h.create("Blog").ID)
 	h.story(t, "life", func(h *installation) { h.life(blog) })
 	h.story(t, "network", func(h *installation) { h.network(blog) })
-	if h.OwnServers() { // others share a Redis that is the operator's
+	if h.OwnServers() { // otherwise sites share the operator's Redis
 		h.story(t, "objects", func(h *installation) { h.objects(blog) })
 	}
 	h.story(t, "update", func(h *installation) { h.updates(blog) })
@@ -104,7 +104,8 @@ func TestWordPress(t *testing.T) {
 	h.story(t, "end", func(h *installation) { h.ends(blog) })
 }
 
-// Content that comes from elsewhere, whole or not at all, whatever is killed meanwhile; and what means harm.
+// Imported, pushed and deployed content arrives completely or not at all, even if the service or database is killed.
+// Hostile archives do no harm.
 func TestContentComes(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -114,7 +115,7 @@ func TestContentComes(t *testing.T) {
 	h.caches(blog)
 	h.story(t, "killed while copied", func(h *installation) { h.killedWhileCopied(blog, two) })
 	h.story(t, "hostile", func(h *installation) { h.hostile(two, blog) })
-	if h.OwnServers() { // others share a server that is the operator's
+	if h.OwnServers() { // otherwise sites share the operator's server
 		h.story(t, "database killed", func(h *installation) { h.databaseKilled(blog) })
 	}
 	h.story(t, "repository", (*installation).repository)
@@ -123,7 +124,8 @@ func TestContentComes(t *testing.T) {
 	h.story(t, "gone", (*installation).gone)
 }
 
-// What is installed into a WordPress, and what is left of it when everything is killed meanwhile.
+// Languages, plugins, themes and updates can be installed into a WordPress, which works even if the service is killed
+// meanwhile.
 func TestInstalledIntoWordPress(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -163,7 +165,7 @@ func ok(t testing.TB, err error) {
 	}
 }
 
-// call calls the API, again where a busy machine makes it ask for that.
+// call sends an API request, and repeats it on 503, which a busy machine may cause.
 func (h *installation) call(method, path string, body, out any) {
 	h.t.Helper()
 	var answer world.Answer
@@ -197,13 +199,13 @@ type siteBody struct {
 	DeploymentID                        string
 }
 
-// create makes a WordPress site and returns at once.
+// create creates a WordPress site and returns immediately.
 func (h *installation) create(name string) siteBody {
 	h.t.Helper()
 	return h.createIn("", name)
 }
 
-// createIn makes one in a language.
+// createIn creates a WordPress site in a language.
 func (h *installation) createIn(locale, name string) siteBody {
 	h.t.Helper()
 	body := map[string]any{"name": name, "type": "wordpress"}
@@ -218,7 +220,7 @@ func (h *installation) createIn(locale, name string) siteBody {
 	return made.Data
 }
 
-// ready waits until a site has ended its provisioning, and fails if that is not well.
+// ready waits until a site is provisioned, and fails the test if that fails.
 func (h *installation) ready(id string) (s siteBody) {
 	h.t.Helper()
 	h.until("the site is provisioned", func() bool {
@@ -228,14 +230,14 @@ func (h *installation) ready(id string) (s siteBody) {
 	if s.Status != "active" {
 		h.t.Fatalf("the site is %s: %s", s.Status, s.StatusReason)
 	}
-	h.until("the edge knows the site", func() bool { // it hears of it a moment later
+	h.until("the edge knows the site", func() bool { // the edge learns of the site a moment later
 		status, _, err := h.asks(s.URL + "/")
 		return err == nil && status == 200
 	})
 	return s
 }
 
-// asks gets a page as a stranger, and takes no answer for one too.
+// asks requests a page as a visitor. No response is returned as an error.
 func (h *installation) asks(address string) (status int, text string, err error) {
 	h.t.Helper()
 	c, err := h.Browser()
@@ -245,7 +247,7 @@ func (h *installation) asks(address string) (status int, text string, err error)
 	return a.Status, string(a.Body), err
 }
 
-// visitor is a browser of one person.
+// visitor is a browser with its own cookies.
 type visitor struct {
 	h    *installation
 	http *http.Client
@@ -261,7 +263,7 @@ func (h *installation) visitor(base string) *visitor {
 	return &visitor{h, world.Somewhere(c), base}
 }
 
-// do asks for a path, or a whole address.
+// do requests a path or a URL.
 func (v *visitor) do(method, path string, body io.Reader, header ...string) (int, http.Header, string) {
 	v.h.t.Helper()
 	if !strings.HasPrefix(path, "https://") {
@@ -282,7 +284,7 @@ func (v *visitor) get(path string) (int, http.Header, string) {
 	return v.do("GET", path, nil)
 }
 
-// login is the owner who logs in by a link.
+// login logs the owner in with a login link, and returns the browser and the link.
 func (h *installation) login(s siteBody) (*visitor, string) {
 	h.t.Helper()
 	var l struct{ URL string }
@@ -295,7 +297,7 @@ func (h *installation) login(s siteBody) (*visitor, string) {
 	return v, l.URL
 }
 
-// rest calls WordPress's own interface as who is logged in.
+// rest calls WordPress's REST API as the logged-in user.
 func (v *visitor) rest(method, path, kind string, body io.Reader, out any, header ...string) {
 	v.h.t.Helper()
 	_, _, nonce := v.get("/wp-admin/admin-ajax.php?action=rest-nonce")
@@ -311,8 +313,8 @@ var picture, _ = base64.StdEncoding.DecodeString(
 	"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
 )
 
-// One WordPress from its creation to its end: logged into by a link, a post with a picture
-// published, seen cached and purged, closed to strangers, gone without a trace.
+// life is the first part of a WordPress's life: the owner logs in with a link and publishes a post with a picture, and
+// the page is cached and purged. Private paths are closed to visitors, and a deleted site leaves nothing behind.
 func (h *installation) life(s siteBody) {
 	t := h.t
 	stranger := h.visitor(s.URL)
@@ -335,7 +337,7 @@ func (h *installation) life(s siteBody) {
 		t.Errorf("a made-up link: %d", status)
 	}
 
-	// A post with a picture, seen by strangers, from the cache and after a purge.
+	// A post with a picture, as visitors see it: from the cache, and after a purge.
 	var image struct {
 		Source string `json:"source_url"`
 		ID     int
@@ -384,7 +386,7 @@ func (h *installation) life(s siteBody) {
 	h.call("POST", "/sites/"+s.ID+"/wordpress/purge-cache", map[string]any{"paths": []string{"/news-of-the-day/"}}, nil)
 	h.renews(stranger, "/news-of-the-day/", "")
 	owner.rest("POST", "/posts", "application/json", strings.NewReader(`{"title": "Not yet", "status": "draft"}`), &post)
-	// Another node may hear of the post before only now, and once.
+	// Another node may purge the page only now, once.
 	if _, header, _ := stranger.get("/"); header.Get("X-Cache") != "HIT" && h.Nodes() == 1 {
 		t.Errorf("another page went with it, or with a draft: %v", header)
 	}
@@ -413,7 +415,8 @@ func (h *installation) life(s siteBody) {
 	}
 }
 
-// renews wants a page to be made anew, with a text: at once by the node that was told of the change, and soon by another one.
+// renews waits until a page is made again, with a text. The node that made the change must do so immediately, another
+// node soon.
 func (h *installation) renews(v *visitor, path, want string) {
 	h.t.Helper()
 	var header http.Header
@@ -431,10 +434,10 @@ func (h *installation) renews(v *visitor, path, want string) {
 	}
 }
 
-// ends kills everything, and then deletes the site.
+// ends kills the program, checks the site after the restart, and deletes it.
 func (h *installation) ends(s siteBody) {
 	t := h.t
-	// SIGKILL of everything: the next visitor has it again. This time with a mail server.
+	// After SIGKILL, the next request gets the site again. From now on there is a mail server.
 	mails := mailtest.New(t, mailtest.Config{})
 	h.Kill()
 	h.Flags = append(h.Flags, "--smtp", mails.Addr, "--smtp-from", "Sites <sites@operator.test>", "--base-url", "http://"+h.Listen)
@@ -447,7 +450,7 @@ func (h *installation) ends(s siteBody) {
 	h.gone()
 }
 
-// gone deletes all sites, of which nothing is left.
+// gone deletes all sites and checks that nothing remains of them.
 func (h *installation) gone() {
 	t := h.t
 	var all struct{ Data []siteBody }
@@ -480,7 +483,7 @@ func (h *installation) gone() {
 	h.until("the uids of the sites are free", func() bool { return h.uids(all.Data) == 0 })
 }
 
-// uids is how many of the sites have a uid of this host.
+// uids returns the number of sites to which the host has assigned a uid.
 func (h *installation) uids(sites []siteBody) (n int) {
 	h.t.Helper()
 	for _, s := range sites {
@@ -489,7 +492,7 @@ func (h *installation) uids(sites []siteBody) (n int) {
 	return n
 }
 
-// count asks the installation's database.
+// count runs a query on the installation's database.
 func (h *installation) count(q string, args ...any) (n int) {
 	h.t.Helper()
 	d, err := db.Open(h.t.Context(), db.Config{URL: h.Database()})
@@ -499,7 +502,7 @@ func (h *installation) count(q string, args ...any) (n int) {
 	return n
 }
 
-// closed holds what strangers can't reach.
+// closed checks paths that visitors can't access.
 func (h *installation) closed(s siteBody, stranger *visitor) {
 	t := h.t
 	t.Helper()
@@ -549,7 +552,7 @@ func (h *installation) closed(s siteBody, stranger *visitor) {
 	if status, _, text := stranger.get("/wp-json/?rest_route=/wp/v2/users"); status == 200 && strings.Contains(text, `"slug"`) {
 		t.Errorf("users are named: %.200s", text)
 	}
-	// Attempts to log in are bounded, whatever the password.
+	// Login attempts are limited, whatever the password is.
 	throttled := false
 	for range 15 {
 		form := url.Values{"log": {"ada"}, "pwd": {"wrong"}, "wp-submit": {"Log In"}}
@@ -572,7 +575,7 @@ func (h *installation) closed(s siteBody, stranger *visitor) {
 	}
 }
 
-// left names what there still is of a site in the data directory.
+// left lists the files and databases that remain of a site.
 func (h *installation) left(id string) (list []string) {
 	for _, dir := range h.Holds() {
 		_ = filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
@@ -583,7 +586,7 @@ func (h *installation) left(id string) (list []string) {
 		})
 	}
 	schemas, _ := filepath.Glob(h.Schemas())
-	if !h.OwnServers() { // what was being loaded into the operator's server, when it was killed, goes a day later
+	if !h.OwnServers() { // after a kill, a database that was being loaded is dropped only a day later
 		schemas = slices.DeleteFunc(schemas, func(dir string) bool {
 			return h.count(`SELECT COUNT(*) FROM database_scratch WHERE schema_name = $1`, filepath.Base(dir)) > 0
 		})
@@ -591,7 +594,7 @@ func (h *installation) left(id string) (list []string) {
 	return append(list, schemas...)
 }
 
-// A plugin that means harm: it reads, dials and fills what it can.
+// hostilePlugin tries to read files, open connections and fill its storage.
 const hostilePlugin = `<?php
 if (isset($_GET['hostile'])) add_action('init', function () {
 	global $wpdb;
@@ -616,7 +619,7 @@ if (isset($_GET['hostile'])) add_action('init', function () {
 });
 `
 
-// What runs in one WordPress reaches nothing of another, nor of the host.
+// hostile checks that code in a WordPress can't reach another site or the host.
 func (h *installation) hostile(a, b siteBody) {
 	t := h.t
 	h.plant(a, "mu-plugins/hostile.php", hostilePlugin)
@@ -666,7 +669,7 @@ func (h *installation) hostile(a, b siteBody) {
 		t.Errorf("the other site answers %d", status)
 	}
 
-	// It fills its storage: it is ended within its limit, and the others don't notice.
+	// It fills its storage: the limit stops it, and other sites aren't affected.
 	h.call("PATCH", "/sites/"+a.ID, map[string]any{"run": map[string]any{"storageMiB": 100}}, nil)
 	h.restart(a)
 	query.Set("fill", "1")
@@ -681,7 +684,7 @@ func (h *installation) hostile(a, b siteBody) {
 		}
 		return nil
 	})
-	if size > 400<<20 { // what it writes between two looks comes on top
+	if size > 400<<20 { // more may be written between two checks of the limit
 		t.Errorf("it has stored %d MiB of 100", size>>20)
 	}
 	if status, _, _ := h.visitor(b.URL).get("/?h=2"); status != 200 {
@@ -694,7 +697,7 @@ func (h *installation) hostile(a, b siteBody) {
 	h.logged(a, "Storage is full")
 }
 
-// sockets are the Unix sockets of the installation: those of every site's PHP and databases.
+// sockets lists the installation's Unix sockets: those of the sites' PHP and databases.
 func (h *installation) sockets() (list []string) {
 	h.t.Helper()
 	for _, dir := range h.Holds() {
@@ -711,8 +714,8 @@ func (h *installation) sockets() (list []string) {
 	return list
 }
 
-// MariaDB killed while visitors ask: it is back within seconds, what they get meanwhile is
-// never half a page with status 200, and the site says why.
+// databaseKilled kills MariaDB during requests. It is back within seconds, no truncated page has status 200, and the
+// site's log says why.
 func (h *installation) databaseKilled(s siteBody) {
 	t := h.t
 	ctx, stop := context.WithCancel(t.Context())
@@ -772,7 +775,7 @@ func (h *installation) databaseKilled(s siteBody) {
 	})
 }
 
-// servers are the MariaDB servers of this installation.
+// servers returns the pids of this installation's MariaDB servers.
 func (h *installation) servers() map[int]bool {
 	out := map[int]bool{}
 	var own []os.FileInfo
@@ -804,18 +807,18 @@ func (h *installation) servers() map[int]bool {
 	return out
 }
 
-// killedWhileInstalled kills everything at several points of an installation: the site is there
-// afterwards, whole.
+// killedWhileInstalled kills the service at several points of a WordPress installation. Afterwards the site is
+// completely installed.
 func (h *installation) killedWhileInstalled() {
 	t := h.t
-	const tables = "tables" // of which some are there: WordPress answers 500 to everybody
+	const tables = "tables" // some tables exist, and WordPress answers 500 to all requests
 	for _, point := range []string{"Starting PHP-FPM", "Installing", tables} {
 		made := func() []string {
 			list, err := filepath.Glob(filepath.Join(h.Schemas(), "wp_options.frm"))
 			ok(t, err)
 			return list
 		}
-		before := made() // of which some may go: those that a backup is compared in
+		before := made() // some may be temporary databases that compare a backup, and disappear
 		s := h.create("Site " + point)
 		h.soon(point, func() bool {
 			if point == tables {

@@ -21,7 +21,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// writes is a visitor's way to write a row, and to read all of them. Some take two seconds, as an order with a payment does.
+// writes is a plugin with which a visitor inserts a row and reads all rows. Some inserts take two seconds, like an
+// order with a payment.
 const writes = `<?php
 global $wpdb;
 if (isset($_GET['write']) && $_SERVER['REQUEST_METHOD'] === 'POST') {
@@ -42,15 +43,15 @@ if (isset($_GET['grow'])) {
 }
 `
 
-// writer is visitors of a site who write, one every 50 ms, and what they were told.
+// writer sends a visitor's write every 50 ms and records the responses.
 type writer struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the following fields
 	written  map[string]bool
 	failures map[string]int
 	done     func()
 }
 
-// writeEvery 50 ms until done is called, which waits for the answers.
+// writeEvery starts a write every 50 ms until done is called, which waits for the responses.
 func (h *installation) writeEvery(s siteBody) *writer {
 	w := &writer{written: map[string]bool{}, failures: map[string]int{}}
 	ctx, stop := context.WithCancel(h.t.Context())
@@ -59,7 +60,7 @@ func (h *installation) writeEvery(s siteBody) *writer {
 	all.Go(func() {
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
-		slow, under := make(chan struct{}, 2), make(chan struct{}, 8) // a busy machine doesn't keep up with one every 50 ms
+		slow, under := make(chan struct{}, 2), make(chan struct{}, 8) // a busy machine can't handle a write every 50 ms
 		for n := 0; ; n++ {
 			select {
 			case <-ctx.Done():
@@ -106,7 +107,7 @@ func (h *installation) writeEvery(s siteBody) *writer {
 	return w
 }
 
-// inBackup returns the rows of writers in a backup's database.
+// inBackup returns the rows in a backup's database.
 func (h *installation) inBackup(id string) map[string]bool {
 	t := h.t
 	t.Helper()
@@ -157,7 +158,7 @@ var titleForm = regexp.MustCompile(`<title>[^<]*`)
 
 var writtenForm = regexp.MustCompile(`written_[A-Za-z0-9]+_[0-9]+`)
 
-// lost returns what visitors were told is written, and is neither in the database now nor in a backup that the operation names.
+// lost returns the acknowledged rows that are neither in the current database nor in a backup that the operation names.
 func (h *installation) lost(w *writer, s siteBody, op workBody) (lost []string) {
 	w.mu.Lock()
 	told := maps.Clone(w.written)
@@ -183,7 +184,7 @@ func (h *installation) lost(w *writer, s siteBody, op workBody) (lost []string) 
 		case !now[x] && !have[x]:
 			lost = append(lost, x)
 			delete(w.written, x)
-		case !now[x]: // the backup keeps it, and later ones don't
+		case !now[x]: // only this backup contains it, later ones don't
 			delete(w.written, x)
 		}
 	}
@@ -196,9 +197,9 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// Whatever visitors were told is written is in the database or in the backup that the operation names, and all of them are answered:
-// through pushes and failed updates, with a writer every 50 ms. SLIPWAY_ROUNDS=100 has a hundred of them, SLIPWAY_BALLAST_MIB=1024 a
-// database of one GiB.
+// With a write every 50 ms, pushes and failed updates lose no acknowledged row: it is in the database or in the backup
+// that the operation names. All writes are answered. SLIPWAY_ROUNDS=100 runs a hundred rounds, SLIPWAY_BALLAST_MIB=1024
+// uses a database of 1 GiB.
 func TestWritersLoseNothing(t *testing.T) {
 	t.Parallel()
 	world.Long(t)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// deadlyVar makes this test program one that starts processes and dies, in this way.
+// deadlyVar makes this test program start child processes and then exit in the given way: return, panic or kill.
 const deadlyVar = "SLIPWAY_E2E_DEADLY"
 
 func TestMain(m *testing.M) {
@@ -24,8 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(deadly())
 }
 
-// deadly leaves behind what tests may: a child, one that has detached itself, a child of a
-// child, and files.
+// deadly leaves behind a child, a detached child, a grandchild, a detached grandchild, and files.
 func deadly() int {
 	dir, err := os.MkdirTemp("", "left-")
 	if err != nil {
@@ -57,7 +56,7 @@ func deadly() int {
 	return 3
 }
 
-// sleepers are the processes of this test that run, by their argument.
+// sleepers returns the pids of deadly's processes, which it finds by their command line.
 func sleepers() (pids []string) {
 	names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, name := range names {
@@ -68,7 +67,7 @@ func sleepers() (pids []string) {
 	return pids
 }
 
-// However a test program ends, no process and no file of its stays.
+// However a test program ends, the supervisor kills all of its processes and deletes its temporary files.
 func TestNothingOutlivesTheTests(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

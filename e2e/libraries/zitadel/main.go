@@ -1,6 +1,6 @@
-// Command zitadel runs the example provider of zitadel/oidc with one client, whose redirect address is its argument. It
-// prints its issuer, which it is then ready to serve. Whoever signs in has that name at example.test, as an address that is
-// verified, except mallory's.
+// Command zitadel runs zitadel/oidc's example provider with one client, whose redirect URI is its argument. It prints
+// its issuer URL when it is ready. Every user name can sign in, with the email address NAME@example.test, which is
+// verified except for mallory's.
 package main
 
 import (
@@ -23,7 +23,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	issuer := fmt.Sprintf("http://localhost:%d/", listener.Addr().(*net.TCPAddr).Port) // with the slash, as the example has it
+	issuer := fmt.Sprintf("http://localhost:%d/", listener.Addr().(*net.TCPAddr).Port) // with a trailing slash, like in the example
 	server := &http.Server{
 		Handler:           exampleop.SetupServer(issuer, storage.NewStorage(anybody{}), slog.New(slog.DiscardHandler), false),
 		ReadHeaderTimeout: time.Minute,
@@ -32,7 +32,7 @@ func main() {
 	log.Fatal(server.Serve(listener))
 }
 
-// anybody is a storage.UserStore that knows every name.
+// anybody is a storage.UserStore in which every user name exists.
 type anybody struct{}
 
 func (anybody) GetUserByID(id string) *storage.User {
