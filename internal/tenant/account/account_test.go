@@ -106,7 +106,7 @@ func TestCheckPassword(t *testing.T) {
 	).Scan(&phc); err != nil || !strings.HasPrefix(phc, "$argon2id$v=19$m=19456,t=2,p=1$") {
 		t.Fatalf("stored %q, %v", phc, err)
 	}
-	// A hash of other parameters (argon2-cffi's and RFC 9106's second choice) goes on working.
+	// Hashes with other parameters (argon2-cffi's, and RFC 9106's second choice) still verify.
 	const other = "$argon2id$v=19$m=64,t=3,p=4$c29tZXNhbHRzb21lc2FsdA$"
 	if err := a.SetPassword(ctx, u.ID, "another good password"); err != nil {
 		t.Fatal(err)

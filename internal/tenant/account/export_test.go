@@ -1,4 +1,4 @@
 package account
 
-// Digest is for tests that put a row where a race would.
+// Digest lets tests insert rows that only a race could create.
 var Digest = digest

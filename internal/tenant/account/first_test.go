@@ -9,7 +9,8 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// Nodes that start while there is no user yet print one link. Once it is spent, it makes nobody any more, and another one is new.
+// Nodes that start before the first user exists print the same link until it is about to expire. Once the first user
+// exists, the earlier links no longer work, and the next link is a new one.
 func TestFirstLink(t *testing.T) {
 	t.Parallel()
 	a, d := guarded(t)
@@ -22,7 +23,7 @@ func TestFirstLink(t *testing.T) {
 	if err != nil || again != first || sameUntil != until {
 		t.Fatalf("another node prints %q until %v in place of %q until %v: %v", again, sameUntil, first, until, err)
 	}
-	later, _, err := a.FirstLink(ctx, 10*72*time.Hour) // of which less than a third is left
+	later, _, err := a.FirstLink(ctx, 10*72*time.Hour) // less than a third of the first link's time is left
 	if err != nil || later == first {
 		t.Fatalf("a link that ends soon is printed again: %v", err)
 	}

@@ -233,7 +233,7 @@ func TestParseNet(t *testing.T) {
 	}
 }
 
-// Only a string with the right checksum looks like a key, and looking never panics.
+// LooksLikeKey accepts only strings with a valid checksum and never panics.
 func FuzzLooksLikeKey(f *testing.F) {
 	f.Add("slw_0000000000000000000000000000000000000000000000000")
 	f.Add("slw_é")

@@ -16,7 +16,7 @@ import (
 	"slipway/internal/tenant/audit"
 )
 
-// between returns a function that has something happen just before the next transaction that writes.
+// between returns a function that schedules code to run just before the next write transaction.
 func between(d *db.DB) (next func(func(context.Context) error)) {
 	var armed atomic.Pointer[func(context.Context) error]
 	d.Guard(func(ctx context.Context) error {
@@ -28,7 +28,7 @@ func between(d *db.DB) (next func(func(context.Context) error)) {
 	return func(f func(context.Context) error) { armed.Store(&f) }
 }
 
-// Who signs in with a password, or changes it, while it is replaced has compared the old one: neither gets in.
+// If the password is replaced while a sign-in or a password change checks the old one, the request fails.
 func TestPasswordReplacedInBetween(t *testing.T) {
 	t.Parallel()
 	const next = "another good password 3"
@@ -58,7 +58,7 @@ func TestPasswordReplacedInBetween(t *testing.T) {
 	}
 }
 
-// A session that is ended while it adds a way to sign in adds none.
+// A session that ends while it adds a sign-in method adds none.
 func TestSessionEndedInBetween(t *testing.T) {
 	t.Parallel()
 	a, d := guarded(t)
@@ -105,12 +105,12 @@ func TestSessionEndedInBetween(t *testing.T) {
 	if !fault.Is(err, fault.Unauthorized) || alive(t, a, token) {
 		t.Errorf("a password: %v", err)
 	}
-	if s, _ := signIn(t, a, "ada@example.test"); s.Pending { // a factor would be asked for
+	if s, _ := signIn(t, a, "ada@example.test"); s.Pending { // would be pending if a factor had been added
 		t.Errorf("a second factor was added")
 	}
 }
 
-// A new password, or a suspension, while a session begins ends that session, too.
+// A new password or a suspension also ends a session that is just being created.
 func TestSessionsEndWhileOneBegins(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(ctx context.Context, a *account.Accounts, d *db.DB, u account.User) error{

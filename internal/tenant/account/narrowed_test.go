@@ -7,7 +7,7 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// A narrowed caller can do at most what they could before.
+// Narrowing a caller never adds rights.
 func TestNarrowed(t *testing.T) {
 	t.Parallel()
 	all := Caller{User: "usr_a", Scopes: Scopes{All}, granted: Scopes{All}, Admin: true}

@@ -21,12 +21,12 @@ type device struct {
 	cred virtualwebauthn.Credential
 }
 
-// wholeKey is how long a public key on P-256 is in COSE (RFC 9053, section 7.1.1).
+// wholeKey is the length of a P-256 public key in COSE (RFC 9053, section 7.1.1).
 const wholeKey = 77
 
 func newDevice(t *testing.T, origin string) *device {
 	cred := virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2)
-	for len(cred.Key.AttestationData()) < wholeKey { // it leaves out zeros that a coordinate begins with, one time in 128
+	for len(cred.Key.AttestationData()) < wholeKey { // the library drops leading zeros of coordinates, one time in 128
 		cred = virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2)
 	}
 	return &device{
@@ -155,7 +155,7 @@ func TestPasskey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, d, `UPDATE sessions SET method = 'totp' WHERE id = $1`, s.ID) // as another factor confirms it
+	write(t, d, `UPDATE sessions SET method = 'totp' WHERE id = $1`, s.ID) // as if another factor confirmed the session
 	_, byPassword := signIn(t, a, ada.Email)
 	write(t, d, `UPDATE sessions SET method = 'passkey', passkey_id = 'psk_other' WHERE id = (SELECT id FROM sessions WHERE user_id = $1 AND method = 'password')`,
 		ada.ID)
@@ -180,7 +180,7 @@ func TestPasskey(t *testing.T) {
 	}
 }
 
-// Offers that were open at once bring no more passkeys than one after the other.
+// Registering passkeys concurrently can't exceed the limit of passkeys.
 func TestPasskeysOfferedAtOnce(t *testing.T) {
 	t.Parallel()
 	a, _ := guarded(t)
@@ -217,7 +217,7 @@ func TestPasskeysNeedAName(t *testing.T) {
 	}
 }
 
-// A session that began with a password is raised by the user's own passkey, and by nobody else's.
+// A user's own passkey raises a session that began with a password. Another user's passkey doesn't.
 func TestStepUpWithAPasskey(t *testing.T) {
 	t.Parallel()
 	a, _ := guarded(t)

@@ -10,7 +10,8 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// Who somebody is, and what they may do, is found by indexes: no request gets slower by how many others there are.
+// The queries that find a caller's identity and rights use indexes, so that requests don't slow down with the number of
+// users.
 func TestRightsAreFoundByIndexes(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex // guards seen
@@ -52,7 +53,7 @@ func TestRightsAreFoundByIndexes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, s := range steps {
-			// r is the member's own roles on sites, which an index found in their order.
+			// r holds the member's own site roles, read from an index in its order.
 			if strings.HasPrefix(s, "SCAN ") && s != "SCAN r" && !strings.HasPrefix(s, "SCAN memberships") || strings.Contains(s, "AUTOMATIC") {
 				t.Errorf("%s\n  %s", q, strings.Join(steps, "\n  "))
 			}

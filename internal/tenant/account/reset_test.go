@@ -24,7 +24,7 @@ import (
 	"slipway/internal/tenant/mail/mailtest"
 )
 
-// office is accounts that send mails to a server, and the worker that does.
+// office is an account service with a mail server and a job worker.
 type office struct {
 	*account.Accounts
 	t   *testing.T
@@ -47,7 +47,7 @@ func posting(t *testing.T, c mailtest.Config) *office {
 	return o
 }
 
-// work lets jobs be done until the test ends.
+// work runs jobs until the test ends.
 func (o *office) work() {
 	o.t.Helper()
 	j := job.New(job.Config{
@@ -68,7 +68,7 @@ func (o *office) work() {
 	})
 }
 
-// until waits for a condition that the database shows.
+// until waits until a query returns true.
 func (o *office) until(what, query string) {
 	o.t.Helper()
 	wait.Until(o.t, what, func() (ok bool) {
@@ -79,7 +79,7 @@ func (o *office) until(what, query string) {
 	})
 }
 
-// idle waits until every job is done.
+// idle waits until all jobs are done.
 func (o *office) idle() {
 	o.t.Helper()
 	o.until("all jobs done", `SELECT NOT EXISTS (SELECT 1 FROM jobs WHERE state <> 'dead')`)
@@ -92,7 +92,7 @@ func (o *office) ask(email string) {
 	}
 }
 
-// link is the token of the link in a mail.
+// link returns the token of the link in an email.
 func link(t *testing.T, m mailtest.Mail) string {
 	t.Helper()
 	found := regexp.MustCompile(`(?m)^https://slipway\.test/setup/(\S+)$`).FindStringSubmatch(m.Text)
@@ -102,8 +102,8 @@ func link(t *testing.T, m mailtest.Mail) string {
 	return found[1]
 }
 
-// Somebody who forgot their password gets a link by which they choose a new one, once;
-// then every session ends, and they are told.
+// A user who forgot the password gets a link that sets a new one, once. Then every session ends, and the user is
+// notified by email.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	o := posting(t, mailtest.Config{})
@@ -158,7 +158,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// A link ends with its hour, with a newer one, and with any change of the password.
+// A reset link expires after an hour, when a newer link is created, and when the password changes.
 func TestResetLinkEnds(t *testing.T) {
 	t.Parallel()
 	o := posting(t, mailtest.Config{})
@@ -195,7 +195,7 @@ func TestResetLinkEnds(t *testing.T) {
 	if _, _, err := o.ChangePassword(ctx, s, good, "another good password 3", laptop); err != nil {
 		t.Fatal(err)
 	}
-	n++ // the mail that tells of it
+	n++ // skip the notification of the change
 	if got := o.srv.Wait(n)[n-1]; got.Subject != "Your password was changed" {
 		t.Errorf("got %q", got.Subject)
 	}
@@ -209,7 +209,7 @@ func TestResetLinkEnds(t *testing.T) {
 	}
 }
 
-// A reset does not get around the second factor.
+// A password reset doesn't bypass the second factor.
 func TestResetOwesFactor(t *testing.T) {
 	t.Parallel()
 	o := posting(t, mailtest.Config{})
@@ -239,8 +239,8 @@ func TestResetOwesFactor(t *testing.T) {
 	}
 }
 
-// Asking does the same for every address, known or not, and only a user who has a
-// password and is not suspended gets a mail.
+// A request for a reset behaves the same for every address, known or unknown. Only a user with a password who isn't
+// suspended gets an email.
 func TestAskingTellsNothing(t *testing.T) {
 	t.Parallel()
 	o := posting(t, mailtest.Config{})
@@ -253,7 +253,7 @@ func TestAskingTellsNothing(t *testing.T) {
 		o.ask(email)
 	}
 	o.ask("ada@example.test")
-	// The trace that a request leaves is the same for each: one job, and nothing else.
+	// Every request leaves one job and nothing else, so that known and unknown addresses look the same.
 	var jobs, links, entries int
 	if err := o.db.QueryRow(ctx, `SELECT (SELECT count(*) FROM jobs WHERE kind = 'account.reset' AND state = 'ready'), (SELECT count(*) FROM setup_links), (SELECT count(*) FROM audit)`).Scan(
 		&jobs,
@@ -281,8 +281,8 @@ func TestAskingTellsNothing(t *testing.T) {
 	}
 }
 
-// A server that is down loses nothing; a link that nobody could use any more is not sent;
-// nothing in the queue can be read by whoever reads the database.
+// Emails survive a mail server that is down. An expired link isn't sent, and the queue's contents are encrypted in the
+// database.
 func TestMailsWaitForTheServer(t *testing.T) {
 	t.Parallel()
 	o := posting(t, mailtest.Config{})
@@ -323,8 +323,8 @@ func TestMailsWaitForTheServer(t *testing.T) {
 	}
 }
 
-// A recipient whom the server refuses for good is asked about once, and the log says so;
-// one whom it refuses for now is tried again.
+// A recipient that the mail server refuses permanently isn't retried, and the log says so. One that it refuses
+// temporarily is retried.
 func TestRefusedRecipient(t *testing.T) {
 	t.Parallel()
 	now := make(chan bool, 1)
@@ -358,7 +358,7 @@ func TestRefusedRecipient(t *testing.T) {
 	now <- true
 	write(t, o.db, `UPDATE jobs SET run_at = 0 WHERE kind = 'account.mail'`)
 	o.srv.Wait(1)
-	// One that fails for too long is given up, and the log says that too.
+	// An email that keeps failing is given up, and the log says so.
 	o.idle()
 	o.ask("busy@example.test")
 	o.until("failed for now", `SELECT count(*) = 1 FROM jobs WHERE kind = 'account.mail' AND state = 'ready' AND failures = 1`)
@@ -369,8 +369,8 @@ func TestRefusedRecipient(t *testing.T) {
 	}
 }
 
-// An invitation goes by mail too, with the link that the operator sees; it is not told to
-// its user that they changed a password when they choose the first.
+// An invitation is also emailed, with the link that the operator sees. Choosing the first password sends no
+// notification of a changed password.
 func TestInvitationByMail(t *testing.T) {
 	t.Parallel()
 	o := posting(t, mailtest.Config{})
@@ -410,7 +410,7 @@ func TestInvitationByMail(t *testing.T) {
 	}
 }
 
-// A page that shows a team's is named with the team, once.
+// PageOf adds a team's slug to the URL of pages that are shown per owner, once.
 func TestPageOf(t *testing.T) {
 	t.Parallel()
 	for want, in := range map[string][2]string{
@@ -427,8 +427,8 @@ func TestPageOf(t *testing.T) {
 	}
 }
 
-// What happens to what is an owner's is told its people by mail, with the page that shows it; those who are
-// suspended, and other owners, hear nothing.
+// An owner's members are emailed about the owner's resources, with a link to the page. Suspended members and other
+// owners aren't.
 func TestTellOwner(t *testing.T) {
 	t.Parallel()
 	o := posting(t, mailtest.Config{})
@@ -463,7 +463,7 @@ func TestTellOwner(t *testing.T) {
 	}
 }
 
-// What operators must know reaches each of them, and nobody else.
+// Every operator gets operator messages, and other users don't.
 func TestTellOperators(t *testing.T) {
 	t.Parallel()
 	o := posting(t, mailtest.Config{})
@@ -491,7 +491,7 @@ func TestTellOperators(t *testing.T) {
 	}
 }
 
-// Mails to addresses that need not be a user's are bounded: for each address by all owners, and for each owner in all.
+// Emails to addresses outside the installation are limited per address across all owners, and per owner in total.
 func TestMailsToStrangersAreBounded(t *testing.T) {
 	t.Parallel()
 	o := posting(t, mailtest.Config{})

@@ -20,7 +20,7 @@ import (
 
 var laptop = account.Device{Agent: "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0", Addr: here}
 
-// guarded is accounts with everything that lets people in.
+// guarded returns accounts on which two-factor authentication and passkeys work.
 func guarded(t *testing.T) (*account.Accounts, *db.DB) {
 	t.Helper()
 	d := dbtest.New(t)
@@ -286,8 +286,8 @@ func TestAudit(t *testing.T) {
 	if got := look(audit.Filter{User: ada.ID, Before: list[1].ID}); got != "site.created" {
 		t.Errorf("older: %q", got)
 	}
-	// Signing in, and failing to, is in the log; for strangers nothing is written. What was
-	// refused is written together, at the latest when the service stops.
+	// Successful and failed sign-ins are in the audit log, but nothing is written for unknown users. Failures are
+	// written in batches, at the latest at shutdown.
 	signIn(t, a, "ada@example.test")
 	for _, email := range []string{"ada@example.test", "nobody@example.test"} {
 		if _, _, err := a.SignIn(ctx, email, "wrong", laptop); !fault.Is(err, fault.Unauthorized) {
@@ -304,7 +304,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// What fails leaves no line behind.
+// A failed transaction leaves no audit entry.
 func TestAuditRollsBack(t *testing.T) {
 	t.Parallel()
 	a, d := guarded(t)
@@ -328,7 +328,7 @@ func TestManySessions(t *testing.T) {
 	_, first := signIn(t, a, "ada@example.test")
 	write(t, d, `UPDATE sessions SET seen_at = seen_at - 1000`)
 	err := d.Write(t.Context(), func(tx *db.Tx) error {
-		for i := range 100 { // rows like those that sign-ins make, without their cost
+		for i := range 100 { // rows like those of sign-ins, without the cost of hashing
 			if _, err := tx.Exec(t.Context(), `INSERT INTO sessions (hash, id, user_id, method, pending, agent, addr, created_at, proven_at, seen_at, expires_at)
 				VALUES ($1, $1, $2, 'password', FALSE, '', '', $3, $3, $3, $4)`, db.NewID("x"), string(ada.ID), db.Now()+db.Time(i), db.Now().Add(time.Hour)); err != nil {
 				return err
@@ -370,7 +370,7 @@ func TestSecondFactor(t *testing.T) {
 	if _, err := a.RenewCodes(ctx, me); !fault.Is(err, fault.Conflict) {
 		t.Fatal(err)
 	}
-	start := time.Now() // all codes are of this moment: a step may end while the test runs
+	start := time.Now() // all codes are of this moment, because a time step may end while the test runs
 	codes, err := a.ConfirmTOTP(ctx, me, offer.Token, codeAt(t, offer.Secret, start))
 	if err != nil || len(codes) != 10 {
 		t.Fatal(codes, err)
@@ -399,7 +399,7 @@ func TestSecondFactor(t *testing.T) {
 	if list, _ := a.Sessions(ctx, ada.ID); len(list) != 2 {
 		t.Errorf("%d sessions listed, want the two from before", len(list))
 	}
-	// The code that turned it on was of this step, so neither it nor an older one works.
+	// The code that turned on the factor was of this time step, so neither it nor an older code works again.
 	for _, bad := range []string{
 		codeAt(t, offer.Secret, start),
 		codeAt(t, offer.Secret, start.Add(-30*time.Second)),
@@ -427,7 +427,7 @@ func TestSecondFactor(t *testing.T) {
 		t.Error("a code works twice:", err)
 	}
 
-	// A recovery code works once, however it is written, and only for its user.
+	// A recovery code works once, in any spelling, and only for its user.
 	s, byCode, err := a.PassFactor(ctx, pending, " "+strings.ToUpper(strings.ReplaceAll(codes[3], "-", " "))+" ", laptop)
 	if err != nil || s.Method != account.ByRecovery {
 		t.Fatal(err)
@@ -480,7 +480,7 @@ func TestSecondFactor(t *testing.T) {
 	}
 }
 
-// A reset by the operator's link does not get around the second factor.
+// A reset with the operator's link doesn't bypass the second factor.
 func TestSetUpOwesFactor(t *testing.T) {
 	t.Parallel()
 	a, _ := guarded(t)
@@ -506,9 +506,8 @@ func TestSetUpOwesFactor(t *testing.T) {
 	}
 }
 
-// A code works once, whoever brings it first, in whichever session; a sign-in that was begun
-// with the old password ends with it; what was offered belongs to one session and one user
-// and ends with them.
+// A code works once across all of the user's sessions. A pending sign-in ends when the password changes. An offered
+// factor belongs to one session of one user and ends with it.
 func TestCodesAndOffersEndWithTheirSession(t *testing.T) {
 	t.Parallel()
 	a, _ := guarded(t)
@@ -578,7 +577,7 @@ func TestCodesAndOffersEndWithTheirSession(t *testing.T) {
 	if alive(t, a, oldToken) {
 		t.Error("a sign-in with the old password goes on")
 	}
-	// The right code, and the next one: neither completes what the old password began.
+	// Neither the current code nor the next one completes a sign-in that began with the old password.
 	for _, at := range []time.Duration{0, 30 * time.Second} {
 		if _, _, err := a.PassFactor(ctx, old, codeAt(t, offer.Secret, time.Now().Add(at)), laptop); !fault.Is(err, fault.Unauthorized) {
 			t.Errorf("completed with the old password: %v", err)

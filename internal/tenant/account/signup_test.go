@@ -12,7 +12,7 @@ import (
 	"slipway/internal/tenant/mail"
 )
 
-// However many addresses and networks ask, an hour has its bound; what was asked for a day ago is forgotten.
+// Sign-ups per hour are limited over all addresses and networks, and requests are deleted after a day.
 func TestSignUpFlood(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

@@ -22,14 +22,14 @@ func suspend(t *testing.T, a *account.Accounts, d *db.DB, u account.UserID) {
 	}
 }
 
-// suspended reports whether err says so.
+// suspended reports whether err has the code account_suspended.
 func suspended(err error) bool {
 	f := fault.As(err)
 	return f != nil && f.Code == "account_suspended"
 }
 
-// Every way in ends at a suspended user, also one that was begun before, and what such a
-// user was doing at that moment is not done.
+// No sign-in method works for a suspended user, including sign-ins that began before the suspension. The user's
+// requests in progress fail.
 func TestSuspendedUserGetsInByNothing(t *testing.T) {
 	t.Parallel()
 	a, d := guarded(t)
@@ -95,7 +95,7 @@ func TestSuspendedUserGetsInByNothing(t *testing.T) {
 	if _, _, err := a.SetUp(ctx, link, "", "another good password 3", laptop); !suspended(err) {
 		t.Error("the link:", err)
 	}
-	// What a request was in the middle of.
+	// Changes in progress during the suspension fail.
 	for name, err := range map[string]error{
 		"recovery codes": second(a.RenewCodes(ctx, me)),
 		"a change":       d.Write(ctx, func(tx *db.Tx) error { return a.AuditTx(ctx, tx, me, audit.Event{Action: "site.deleted"}) }),
@@ -108,7 +108,7 @@ func TestSuspendedUserGetsInByNothing(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// A session that a race left behind opens nothing either.
+	// A session that a race created after the suspension doesn't work either.
 	write(t, d, `INSERT INTO sessions (hash, id, user_id, method, pending, agent, addr, created_at, proven_at, seen_at, expires_at)
 		SELECT 'x', 'ses_x', id, 'password', FALSE, '', '', $1, $1, $1, $2 FROM users`, db.Now(), db.Now().Add(account.Lifetime))
 	write(t, d, `UPDATE sessions SET hash = $1`, account.Digest(token))
@@ -136,7 +136,7 @@ func TestSuspendedUserGetsInByNothing(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// Of two operators who take the role from each other at the same moment, one keeps it.
+// When two operators remove each other's role or suspend each other at the same time, one stays an operator.
 func TestTwoOperatorsRemoveEachOther(t *testing.T) {
 	t.Parallel()
 	a, d := guarded(t)

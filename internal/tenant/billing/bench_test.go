@@ -9,7 +9,7 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// BenchmarkDraft rates and drafts the invoice of one owner's period, four meters and 30 days of usage.
+// BenchmarkDraft rates and drafts an invoice for one period of one owner: four meters and 30 days of usage.
 func BenchmarkDraft(b *testing.B) {
 	w := newWorld(b)
 	w.plan("pro", 1900, func(x *plan.Terms) {
@@ -42,7 +42,6 @@ func BenchmarkDraft(b *testing.B) {
 	}
 }
 
-// BenchmarkPreview previews an upgrade.
 func BenchmarkPreview(b *testing.B) {
 	w := newWorld(b)
 	w.plan("pro", 1900)

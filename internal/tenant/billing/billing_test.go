@@ -24,8 +24,8 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// A subscription by the month: base in advance, usage in arrears, taxes on the sum, numbers without gaps, each event once, and
-// every invoice can be computed again to the byte.
+// A monthly subscription bills its price in advance and usage in arrears, with tax on the sum. Invoice numbers have no
+// gaps, each event is sent once, and every invoice can be recomputed byte for byte.
 func TestTwoYears(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -42,7 +42,7 @@ func TestTwoYears(t *testing.T) {
 	}
 	w.uses(ada, usage.Bandwidth, moment(2027, 2, 10, 3), 1500)
 	w.uses(ada, usage.Bandwidth, moment(2027, 2, 28, 8), 600) // in the last hour of the period
-	w.uses(ada, usage.Bandwidth, moment(2027, 2, 28, 9), 700) // in the first of the next
+	w.uses(ada, usage.Bandwidth, moment(2027, 2, 28, 9), 700) // in the first hour of the next one
 	for range 24 {
 		w.payAll(ada)
 		w.period(ada)
@@ -82,18 +82,18 @@ func TestTwoYears(t *testing.T) {
 	if w.ledger(ada, receivable) != 0 || w.ledger(ada, cash) <= 0 || w.ledger(ada, revenue) >= 0 {
 		t.Errorf("receivable %d, cash %d", w.ledger(ada, receivable), w.ledger(ada, cash))
 	}
-	// Parts of days are forgotten after 100 days, and the invoices stay what they are.
+	// Hourly usage is deleted after 100 days, and invoices stay unchanged.
 	ok(t, w.db.Admin(t.Context(), `DELETE FROM usage_hours`))
 	w.sound()
-	// What changes the past is found.
+	// Recompute detects changed usage.
 	ok(t, w.db.Admin(t.Context(), fmt.Sprintf(`UPDATE usage_days SET quantity = quantity + 100 WHERE day = %d`, moment(2027, 2, 10, 0))))
 	if r, err := w.Recompute(t.Context(), w.db, all[1].Number); err != nil || r.Same {
 		t.Errorf("usage was changed, and the invoice is the same: %v", err)
 	}
 }
 
-// An invoice that isn't paid: reminders, past due, paused without anything deleted, back with the payment, and the end. Each step
-// happens once however often it is looked for.
+// An unpaid invoice leads to reminders, past due, and paused sites whose data is kept. A payment resumes them; without
+// one the subscription ends. Each step happens once, however often the job runs.
 func TestDunning(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -157,8 +157,8 @@ func TestDunning(t *testing.T) {
 	w.sound()
 }
 
-// Credit that is given, or left over from a transfer, pays what is open at once, what is due first before the rest, and sites that were
-// paused are back.
+// Credit that is granted, or left over from a transfer, pays open invoices at once, in order of their due dates, and
+// resumes paused sites.
 func TestCreditPaysOpenInvoices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -201,7 +201,7 @@ func TestCreditPaysOpenInvoices(t *testing.T) {
 	if len(all) != 2 || all[1].Paid != 50 {
 		t.Fatalf("the next invoice: %+v", all)
 	}
-	// What a transfer brings beyond its invoice pays another one.
+	// The excess of a transfer pays another invoice.
 	w.write(func(tx *db.Tx) error {
 		_, err := w.RecordTx(t.Context(), tx, all[0].Number, Received{Amount: 30, Reference: "twice"})
 		return err
@@ -214,7 +214,8 @@ func TestCreditPaysOpenInvoices(t *testing.T) {
 	w.sound()
 }
 
-// After an outage over three periods each begins once, in order, and what is older than three days waits for the operator.
+// After an outage over three periods, each period begins once and in order. Drafts older than three days wait for the
+// operator.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -246,7 +247,7 @@ func TestOutage(t *testing.T) {
 	w.sound()
 }
 
-// Fifty changes within an hour sum up to the cent, and cost what the last plan costs for the rest of the period.
+// Fifty plan changes within an hour add up to the cent and cost what the last plan costs for the rest of the period.
 func TestManyChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -256,7 +257,7 @@ func TestManyChanges(t *testing.T) {
 	w.subscribe(ada, "p0")
 	w.pass(10*day+11*hour, 6*hour)
 	for n := 1; n < 52; n++ {
-		if n%3 == 0 { // a downgrade waits, and the next upgrade takes it back
+		if n%3 == 0 { // a downgrade is scheduled, and the next upgrade cancels it
 			if s := w.do(ada, Action{Kind: Change, Choice: plan.Choice{Plan: "p0"}}); s.Next == "" {
 				t.Fatal("the downgrade didn't wait")
 			}
@@ -281,13 +282,13 @@ func TestManyChanges(t *testing.T) {
 	}
 }
 
-// Sites of an account that owes are paused although it cancels, before they are or afterwards; they are back once it has paid, and the
-// cancellation counts.
+// Canceling doesn't keep an overdue account's sites from being paused, or resume them. They resume once it has paid,
+// and the cancellation stays.
 func TestCancelUnpaid(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
-		before bool // they are paused
-		now    bool // rather than at the end of the period
+		before bool // cancels before the sites are paused
+		now    bool // immediately, not at the end of the period
 	}{"past due": {before: true}, "past due, at once": {before: true, now: true}, "paused": {}, "paused, at once": {now: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -326,7 +327,7 @@ func TestCancelUnpaid(t *testing.T) {
 	}
 }
 
-// What becomes of a subscription that has ended changes nothing of the next one.
+// Events of an ended subscription don't affect the next one.
 func TestNextSubscription(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -339,12 +340,12 @@ func TestNextSubscription(t *testing.T) {
 		t.Fatal("both invoices are of one subscription")
 	}
 	w.pay(is, is.Total, "the new one")
-	w.pass(20*day, day) // the old one's invoice is overdue, and is paid later
+	w.pass(20*day, day) // the old one's invoice is overdue and paid later
 	if now := w.sub(ada); now.ID != s.ID || now.Status != Active || now.UnpaidSince != 0 {
 		t.Errorf("while the old one is unpaid: %+v", now)
 	}
 	w.pay(w.invoices(ada)[0], old.Total, "the old one")
-	w.pass(15*day, day) // beyond the end of the old one's period, and of the new one's
+	w.pass(15*day, day) // past the end of both the old and the new period
 	if now := w.sub(ada); now.ID != s.ID || now.Status != Active || now.Start != s.End {
 		t.Errorf("after the old one's period: %+v", now)
 	}
@@ -354,7 +355,7 @@ func TestNextSubscription(t *testing.T) {
 	w.sound()
 }
 
-// A change from months to years begins a year at once; another currency waits for the period's end.
+// A change from monthly to yearly starts a year at once. A change of currency waits for the period's end.
 func TestOtherTerms(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -383,7 +384,7 @@ func TestOtherTerms(t *testing.T) {
 	w.sound()
 }
 
-// A trial costs nothing and is there once for each owner; it ends in the first period.
+// A trial is free, is available once per owner, and is followed by the first paid period.
 func TestTrial(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -415,7 +416,7 @@ func TestTrial(t *testing.T) {
 	w.sound()
 }
 
-// A preview says what happens; with its digest the action happens at this price or not at all.
+// A preview shows the price of an action. With its digest, the action is done at that price or not at all.
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -460,7 +461,8 @@ func TestPreview(t *testing.T) {
 	w.sound()
 }
 
-// Without a budget nothing is charged for usage, with one at most that, in any history; a budget that was lowered counts as it was.
+// Without a budget no usage is charged. With one, usage never costs more than it, in any order of events. A lowered
+// budget applies only from then on.
 func TestBudgetHolds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -483,7 +485,7 @@ func TestBudgetHolds(t *testing.T) {
 			w.uses(ada, usage.Requests, s.Start.Add(time.Duration(r.Int64N(int64(end.Sub(s.Start))))), r.Int64N(900_000))
 		}
 		w.pass(end.Sub(w.clock)-6*hour, 5*day)
-		w.write(func(tx *db.Tx) error { return w.SetBudgetTx(t.Context(), tx, ada, Balance{"EUR", 0}) }) // too late to dodge
+		w.write(func(tx *db.Tx) error { return w.SetBudgetTx(t.Context(), tx, ada, Balance{"EUR", 0}) }) // too late to avoid the charge
 		w.pass(end.Add(6*hour).Sub(w.clock), hour)
 		w.payAll(ada)
 		all := w.invoices(ada)
@@ -496,8 +498,8 @@ func TestBudgetHolds(t *testing.T) {
 	w.sound()
 }
 
-// Transfers in part, in excess, twice, for what is paid; credit pays the next invoice; credit notes and refunds are bounded by what
-// there is.
+// Partial, excess and duplicate transfers, and transfers for paid invoices, are handled. Credit pays the next invoice.
+// Credit notes and refunds can't exceed the amount that is left.
 func TestMoney(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -560,7 +562,7 @@ func TestMoney(t *testing.T) {
 	if last := all[len(all)-1]; last.Status != Paid || last.Total != 1190 || w.ledger(ada, credit) != -310 {
 		t.Errorf("%+v, credit %d", last, w.ledger(ada, credit))
 	}
-	// An invoice that is taken back before it is paid needn't be.
+	// An invoice credited in full before its payment needs no payment.
 	w.write(func(tx *db.Tx) error { return w.RefundTx(t.Context(), tx, ada, Balance{"EUR", 310}, "r3") })
 	w.period(ada)
 	all = w.invoices(ada)
@@ -586,7 +588,7 @@ func TestMoney(t *testing.T) {
 	w.sound()
 }
 
-// A step that fails doesn't keep those waiting that are due at the same time, and is taken once it can be.
+// A billing step that fails delays no other step due at the same time, and is retried.
 func TestOneFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -618,7 +620,7 @@ func TestOneFails(t *testing.T) {
 	w.sound()
 }
 
-// Whoever does the same at the same time, it happens once.
+// Concurrent identical requests take effect once.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -675,7 +677,7 @@ func TestAtOnce(t *testing.T) {
 	w.sound()
 }
 
-// Numbers have no gaps, also where transactions that took one end without a commit.
+// Invoice numbers have no gaps, even when transactions that took a number roll back.
 func TestNumbersWithoutGaps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -706,8 +708,8 @@ func TestNumbersWithoutGaps(t *testing.T) {
 	w.sound()
 }
 
-// What the plan says is the owner's limit; a grant goes ahead of it until it ends. A downgrade below what is used deletes nothing and
-// is previewed.
+// The plan sets the owner's limits, and a grant overrides them until it expires. A downgrade below current usage
+// deletes nothing, and its preview says what exceeds the new limits.
 func TestEntitlements(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -754,7 +756,7 @@ func TestEntitlements(t *testing.T) {
 	}
 }
 
-// Without billing nobody's sites are paused for an invoice; with it again they are.
+// With billing turned off, no site is paused for an unpaid invoice. Turning it on again pauses them again.
 func TestTurnedOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -773,7 +775,7 @@ func TestTurnedOff(t *testing.T) {
 	}
 }
 
-// Nodes borrow from the first byte for those alone whose plan, grant or default is so little.
+// Nodes take bandwidth loans from the first byte only for owners whose plan, grant or default limit is small.
 func TestSmallPlans(t *testing.T) {
 	t.Parallel()
 	const little, much = 1 << 20, 1 << 40
@@ -818,7 +820,7 @@ func TestSmallPlans(t *testing.T) {
 	}
 }
 
-// Another owner's invoice is not there.
+// An owner can't read another owner's invoice.
 func TestOthersInvoices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -836,7 +838,7 @@ func TestOthersInvoices(t *testing.T) {
 	}
 }
 
-// A version never changes: a new price is for those who subscribe from then on.
+// A plan version never changes. A new price applies only to new subscribers.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -858,7 +860,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// What can't be is refused in words.
+// Invalid plans, actions and amounts are refused with an error code.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -891,7 +893,7 @@ func TestRefused(t *testing.T) {
 			}
 		}
 	}
-	// A transaction that doesn't sum up to 0 is not posted.
+	// A ledger transaction whose amounts don't sum to 0 is refused.
 	err := w.db.Write(t.Context(), func(tx *db.Tx) error {
 		return w.postTx(t.Context(), tx, entry{key: "x", owner: ada, currency: "EUR", amounts: map[ledgerAccount]int64{cash: 2, credit: -1}})
 	})
@@ -900,7 +902,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A number that was verified stays so while the profile stays as it is, and what is final says who the buyer was.
+// A verified VAT number stays verified until the profile changes, and final invoices keep the buyer's details.
 func TestReverseCharge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -913,7 +915,7 @@ func TestReverseCharge(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	w.write(func(tx *db.Tx) error { _, err := w.VerifyVATTx(t.Context(), tx, ada, true); return err })
-	if p := save(); p.VAT != party.VATValid { // the same again
+	if p := save(); p.VAT != party.VATValid { // the same profile again
 		t.Errorf("%+v", p)
 	}
 	w.plan("pro", 1000)
@@ -939,10 +941,10 @@ func TestReverseCharge(t *testing.T) {
 	if p := save(); p.VAT != party.VATUnchecked {
 		t.Errorf("at another address: %+v", p)
 	}
-	w.sound() // what is final says who the buyer was
+	w.sound() // final invoices keep the buyer's details
 }
 
-// A document's PDF is always the same bytes, and shows what the document says.
+// A document's PDF is the same bytes every time and shows the document's contents.
 func TestPDF(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -963,8 +965,8 @@ func TestPDF(t *testing.T) {
 	}
 }
 
-// A coupon that is redeemed by many at once is redeemed as often as it may be and once by each; it is worth what it says for
-// as many periods as it says.
+// A coupon redeemed concurrently is redeemed at most as often as allowed, and once per owner. Its discount applies to
+// its number of periods.
 func TestCoupons(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -12,8 +12,8 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// The subscription of an account that was deleted ends with a last invoice, its profile is forgotten, and its final invoices
-// stay. Nobody else's is touched.
+// A deleted account's subscription ends with a last invoice, its billing profile is deleted, and its final invoices
+// stay. Other accounts are unaffected.
 func TestDeletedAccount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

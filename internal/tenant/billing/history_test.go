@@ -22,21 +22,21 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// ran is a period that the test observed.
+// ran is a billing period that the test observed.
 type ran struct {
 	start, end, planned db.Time
-	since               db.Time // where counting begins
+	since               db.Time // start of usage counting
 	number              int64
 	versions            []chosen
 }
 
-// chosen is a version and where it begins to be in force.
+// chosen is a plan version and the time from which it applies.
 type chosen struct {
 	version plan.VersionID
 	from    db.Time
 }
 
-// lineOf names a line of an invoice that charges usage.
+// lineOf identifies an invoice line that charges usage.
 type lineOf struct {
 	version  plan.VersionID
 	from, to db.Time
@@ -46,7 +46,7 @@ type lineOf struct {
 
 type charged struct{ quantity, amount int64 }
 
-// life is a random history of one owner.
+// life is one owner's random history.
 type life struct {
 	owner   id.Owner
 	r       *rand.Rand
@@ -54,12 +54,12 @@ type life struct {
 	periods []*ran
 	open    map[SubscriptionID]*ran
 	budgets []Balance
-	since   []db.Time // of budgets
+	since   []db.Time // times at which budgets changed
 	made    map[usage.Meter]int64
 	sealed  map[usage.Meter]map[db.Time]int64
 }
 
-// saw compares a subscription with what it was when the test saw it last, and notes which version is in force from now on.
+// saw compares a subscription with its last observed state and records which version applies from now on.
 func (l *life) saw(s Subscription, now db.Time) {
 	was, known := l.seen[s.ID]
 	l.seen[s.ID] = s
@@ -72,13 +72,13 @@ func (l *life) saw(s Subscription, now db.Time) {
 		if p != nil {
 			p.end = min(p.end, s.Start)
 		}
-		if known && s.Start < now && was.End == s.Start { // began by itself, with the version that was scheduled
+		if known && s.Start < now && was.End == s.Start { // renewed, with the scheduled version
 			first = cmp.Or(was.Next, was.Version)
 		}
 		p = &ran{start: s.Start, end: s.End, planned: s.End, number: s.period, versions: []chosen{{first, s.Start}}}
 		l.periods, l.open[s.ID] = append(l.periods, p), p
 	}
-	if s.End > p.planned { // another interval in the hour in which it began
+	if s.End > p.planned { // the interval changed in the hour in which the period began
 		p.planned = s.End
 	}
 	p.end = s.End
@@ -92,10 +92,10 @@ func (l *life) saw(s Subscription, now db.Time) {
 	}
 }
 
-// naive computes, hour by hour, which lines for usage the owner's invoices must have, and what exceeds the budget of each period.
+// naive computes hour by hour which usage lines the owner's invoices must have, and what exceeds each period's budget.
 func (l *life) naive(t *testing.T, versions map[plan.VersionID]plan.Version) (want map[lineOf]charged, capped map[db.Time]int64) {
 	want, capped = map[lineOf]charged{}, map[db.Time]int64{}
-	var before *ran // the last period that had rates and hours
+	var before *ran // the last period with rates and usage
 	slices.SortStableFunc(l.periods, func(x, y *ran) int { return cmp.Compare(x.start, y.start) })
 	for _, p := range l.periods {
 		var rated bool
@@ -107,7 +107,7 @@ func (l *life) naive(t *testing.T, versions map[plan.VersionID]plan.Version) (wa
 		}
 		p.since = p.start
 		if before != nil && p.number == 0 && before.planned > p.start && before.end < before.planned {
-			p.since = before.since // also of a chain of periods that ended early
+			p.since = before.since // also across periods that ended early
 		}
 		before = p
 		var sum int64
@@ -173,7 +173,7 @@ func (l *life) naive(t *testing.T, versions map[plan.VersionID]plan.Version) (wa
 	return want, capped
 }
 
-// histories are owners whose subscriptions, payments, sites and usage go through random histories at the same time.
+// histories runs the random histories of several owners at the same time.
 type histories struct {
 	*world
 	lives    map[id.Owner]*life
@@ -182,7 +182,7 @@ type histories struct {
 	read     db.Time
 }
 
-// look has lives note what their subscriptions are now.
+// look updates lives from their current subscriptions.
 func (w *histories) look(only ...id.Owner) {
 	w.t.Helper()
 	query, args := `SELECT `+subscriptionColumns+` FROM billing_subscriptions`, db.Args{}
@@ -197,7 +197,7 @@ func (w *histories) look(only ...id.Owner) {
 	}
 }
 
-// act does one random thing that an owner, or the operator for the owner, may do.
+// act performs a random action of the owner, or of an operator for the owner.
 func (w *histories) act(l *life) {
 	w.t.Helper()
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) (err error) {
@@ -231,7 +231,7 @@ func (w *histories) act(l *life) {
 	w.look(l.owner)
 }
 
-// seal seals hours and notes what was sealed since the last time.
+// seal seals hours and records what was sealed since the last call.
 func (w *histories) seal() {
 	w.t.Helper()
 	ok(w.t, w.c.Usage.Tidy(w.t.Context()))
@@ -296,9 +296,10 @@ func newHistories(t *testing.T, seed uint64, n int) *histories {
 	return w
 }
 
-// Over random histories of subscriptions, changes of plan and interval, trials, pauses, outages, transfers of sites and late reports, every
-// sealed hour of every meter is charged on exactly one invoice by the rates in force in it, and the sum is what a naive computation says.
-// SLIPWAY_HISTORIES says how many histories, and SLIPWAY_HISTORY repeats the one of a seed.
+// In random histories of subscriptions, plan and interval changes, trials, pauses, outages, site transfers and late
+// reports, every sealed hour of every meter is charged on exactly one invoice at the rates of that hour. The total
+// matches a naive computation. SLIPWAY_HISTORIES sets the number of histories; SLIPWAY_HISTORY repeats the one of a
+// seed.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	const together = 100
@@ -328,16 +329,16 @@ func TestHistories(t *testing.T) {
 func runHistories(t *testing.T, seed uint64, n int) {
 	w, r := newHistories(t, seed, n), rand.New(rand.NewPCG(seed, 49))
 	owners := slices.Sorted(maps.Keys(w.lives))
-	sites := slices.Clone(owners) // whose each site is
+	sites := slices.Clone(owners) // owner of each site
 	months, stride := 4, 16
-	if seed%8 == 1 { // longer than hours of usage are kept
+	if seed%8 == 1 { // longer than hourly usage is kept
 		months, stride = 15, 60
 	}
 	w.clock = moment(2027, time.Month(1+r.IntN(12)), 1+r.IntN(31), r.IntN(24))
 	w.seals()
 	w.read = floor(w.clock.Add(-2*hour), hour)
 	counted := map[usage.Row]int64{}
-	var down db.Time // nothing is done by itself until then
+	var down db.Time // billing jobs are down until then
 	over := false
 	step := func(limit int) {
 		from := w.clock
@@ -351,7 +352,7 @@ func runHistories(t *testing.T, seed uint64, n int) {
 				continue
 			}
 			at := from + db.Time(r.Int64N(int64(w.clock-from)))
-			if r.IntN(4) == 0 { // comes late
+			if r.IntN(4) == 0 { // reported late
 				at = at.Add(-time.Duration(r.IntN(40)) * hour)
 			}
 			row := usage.Row{Owner: sites[i], Meter: []usage.Meter{usage.Requests, usage.Memory, usage.Requests, usage.Bandwidth}[r.IntN(4)], Hour: floor(at, hour), Source: fmt.Sprint("site", i)}
@@ -377,7 +378,7 @@ func runHistories(t *testing.T, seed uint64, n int) {
 			l := w.lives[o]
 			if len(l.seen) == 0 && l.r.IntN(20) == 0 || l.r.IntN(700/stride) == 0 {
 				w.act(l)
-				for l.r.IntN(3) == 0 { // several in an hour
+				for l.r.IntN(3) == 0 { // several actions within an hour
 					w.act(l)
 				}
 			}
@@ -420,7 +421,7 @@ func runHistories(t *testing.T, seed uint64, n int) {
 	}
 }
 
-// compare holds an owner's invoices against the naive computation.
+// compare checks an owner's invoices against the naive computation.
 func (w *histories) compare(l *life) {
 	t := w.t.(*testing.T)
 	want, capped := l.naive(t, w.versions)

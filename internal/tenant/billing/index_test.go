@@ -7,7 +7,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// What is done for every invoice that is due finds it, and its payments, by an index: ten thousand of them end at once.
+// Finding due invoices and their payments uses indexes, because ten thousand periods can end at the same time.
 func TestIndexes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

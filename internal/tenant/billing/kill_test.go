@@ -25,7 +25,7 @@ import (
 	"slipway/internal/tenant/webhook"
 )
 
-// childVariable makes this test's program a node that works until it is killed.
+// childVariable makes the test binary run as a node that works until it is killed.
 const childVariable = "SLIPWAY_BILLING_NODE"
 
 func TestMain(m *testing.M) {
@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// work lets time go by, half a day at a time, and does what is due: periods end, invoices are paid, plans change. Node 0 has the clock.
-// It prints a line whenever something is committed.
+// work advances time by half a day per step and runs what is due: periods end, invoices are paid, plans change. Node 0
+// advances the clock. work prints a line after each commit.
 func work(clock bool, key, url string) error {
 	ctx := context.Background()
 	d, err := db.Open(ctx, db.Config{URL: url, Log: slog.New(slog.DiscardHandler), Readers: 4})
@@ -72,7 +72,7 @@ func work(clock bool, key, url string) error {
 	}
 }
 
-// act does something at random for an owner.
+// act performs a random action for an owner.
 func act(ctx context.Context, b *Billing, tx *db.Tx, o id.Owner, r *rand.Rand) error {
 	switch r.IntN(8) {
 	case 0, 1, 2:
@@ -109,7 +109,7 @@ func act(ctx context.Context, b *Billing, tx *db.Tx, o id.Owner, r *rand.Rand) e
 
 var killOwners = []id.Owner{"own_a", "own_b", "own_c", "own_d"}
 
-// sealClock is the clock that all nodes share: it follows from which hours are sealed.
+// sealClock is a clock shared by all nodes, derived from the sealed hours.
 type sealClock struct {
 	db    *db.DB
 	usage *usage.Usage
@@ -123,13 +123,14 @@ func (c sealClock) Now() db.Time {
 	return at.Add(2*hour + 20*time.Minute)
 }
 
-// openNode returns the service with the clock that all nodes share.
+// openNode opens the service with the shared clock.
 func openNode(d *db.DB, key string) *Billing {
 	return openWith(d, key, sealClock{d, usage.New(usage.Config{DB: d})})
 }
 
-// Nodes that are killed at any moment, again and again: the ledger sums up to 0, numbers have no gap, every event was queued once, every
-// invoice can be computed again. On PostgreSQL two nodes work at the same time. SLIPWAY_KILLS says how often.
+// After nodes are killed at random moments, the ledger sums to 0, numbers have no gaps, every event is queued once, and
+// every invoice can be recomputed. On PostgreSQL two nodes run at the same time. SLIPWAY_KILLS sets the number of
+// kills.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	kills := 25
@@ -186,7 +187,7 @@ func TestKilled(t *testing.T) {
 			ok(t, <-done)
 		}
 	}
-	for range 4 { // what was due when the last node was killed
+	for range 4 { // finish what was due when the last node was killed
 		ok(t, b.Tick(t.Context()))
 	}
 	found, err := b.Problems(t.Context())
@@ -224,7 +225,7 @@ func TestKilled(t *testing.T) {
 		kills, len(numbers), count(`SELECT count(*) FROM webhook_events`), count(`SELECT count(*) FROM billing_ledger`), b.now())
 }
 
-// killed starts a node and kills it after some lines.
+// killed starts a node and kills it after it has printed some lines.
 func killed(ctx context.Context, what string, lines int) error {
 	c := exec.CommandContext(ctx, os.Args[0])
 	c.Env = append(os.Environ(), childVariable+"="+what)

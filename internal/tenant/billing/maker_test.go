@@ -12,7 +12,7 @@ import (
 	"slipway/internal/tenant/billing/plan"
 )
 
-// maker makes a user with a personal account and n teams, and returns the accounts.
+// maker creates a user with a personal account and n teams, and returns these accounts.
 func (w *world) maker(name string, n int) (owners []id.Owner) {
 	w.t.Helper()
 	w.write(func(tx *db.Tx) error {
@@ -32,8 +32,8 @@ func (w *world) maker(name string, n int) (owners []id.Owner) {
 	return owners
 }
 
-// A person has one trial and redeems a coupon once, however many teams they make, also those that are deleted since. Of requests at the
-// same time one wins. Another person's accounts have their own.
+// A person gets one trial and can redeem a coupon once over all of their teams, including deleted ones. One of
+// concurrent requests wins. Other people aren't affected.
 func TestOneTrialForEachPerson(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -12,13 +12,13 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// rich sets a budget that nothing here exceeds.
+// rich sets a budget that these tests don't exceed.
 func (w *world) rich(o id.Owner) {
 	w.t.Helper()
 	w.write(func(tx *db.Tx) error { return w.SetBudgetTx(w.t.Context(), tx, o, Balance{"EUR", 1_000_000}) })
 }
 
-// charges returns what an owner's invoices charge for usage, as "plan: quantity = amount".
+// charges returns the usage lines of an owner's invoices as "plan: quantity = amount".
 func (w *world) charges(o id.Owner) (list []string) {
 	w.t.Helper()
 	for _, i := range w.invoices(o) {
@@ -44,8 +44,8 @@ func (w *world) wantCharges(o id.Owner, want ...string) {
 	w.sound()
 }
 
-// What was used before an upgrade is charged by the plan that was in force, also if the upgrade comes in the period's last hour and a
-// downgrade is scheduled right after it. What was included and is used up counts for the new plan.
+// Usage before an upgrade is charged at the plan of that time, even if the upgrade is in the period's last hour with a
+// downgrade scheduled right after. Included usage that is used up counts for the new plan.
 func TestUpgradeInTheLastHour(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -64,7 +64,7 @@ func TestUpgradeInTheLastHour(t *testing.T) {
 	w.wantCharges(ada, "small: 600 = 1800 EUR", "large: 10 = 10 EUR")
 }
 
-// A change between month and year ends a period, whose usage is invoiced once it is sealed.
+// A change between monthly and yearly ends the period, and its usage is invoiced once it is sealed.
 func TestUsageBeforeAnotherInterval(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -84,7 +84,7 @@ func TestUsageBeforeAnotherInterval(t *testing.T) {
 	w.wantCharges(ada, "pro: 400 = 1200 EUR", "pro: 100 = 200 EUR")
 }
 
-// Usage is charged in the currency of the plan that it was used under, though the next period has another.
+// Usage is charged in the currency of the plan at that time, even if the next period uses another currency.
 func TestUsageBeforeAnotherCurrency(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -102,7 +102,7 @@ func TestUsageBeforeAnotherCurrency(t *testing.T) {
 	}
 }
 
-// No order of canceling and subscribing includes more than once what a period includes.
+// Canceling and subscribing in any order doesn't grant a period's included usage more than once.
 func TestIncludedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -118,14 +118,14 @@ func TestIncludedOnce(t *testing.T) {
 	}
 	w.wantCharges(ada, "free: 100 = 300 EUR", "free: 100 = 300 EUR")
 	w.pass(40*day, day)
-	s := w.subscribe(ada, "free") // when the last period would be over
+	s := w.subscribe(ada, "free") // when the last period would have ended
 	w.uses(ada, usage.Bandwidth, s.Start, 100)
 	w.period(ada)
 	w.wantCharges(ada, "free: 100 = 300 EUR", "free: 100 = 300 EUR")
 }
 
-// A year's first day is charged from the hour in which the year begins, and so is the day of a change: their hours are still there when
-// the year is over.
+// A year's first day, and the day of a plan change, are charged from the exact hour. The hours of those days are kept
+// until the year ends.
 func TestHoursOfAYear(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -147,7 +147,7 @@ func TestHoursOfAYear(t *testing.T) {
 	}
 	w.seals()
 	s := w.subscribe(ada, "pro")
-	merge(s.Start.Add(-hour), 7) // before it, on the same day
+	merge(s.Start.Add(-hour), 7) // before the period, on the same day
 	merge(s.Start, 100)
 	pass(20*day, 5*day)
 	w.change(ada, plan.Choice{Plan: "max", Term: plan.Year})
@@ -158,8 +158,8 @@ func TestHoursOfAYear(t *testing.T) {
 	w.wantCharges(ada, "pro: 110 = 330 EUR", "max: 1 = 5 EUR")
 }
 
-// What is due of a subscription is done before it is changed: a change right after a period, before that was noticed, is no change of the
-// period that is over.
+// Due renewals are processed before a change, so that a change shortly after a period's end doesn't apply to that
+// period.
 func TestChangeAfterAPeriod(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -169,7 +169,7 @@ func TestChangeAfterAPeriod(t *testing.T) {
 	s := w.subscribe(ada, "small")
 	w.uses(ada, usage.Bandwidth, s.Start.Add(5*day), 500)
 	w.payAll(ada)
-	w.clock = s.End.Add(5 * hour) // nothing ran meanwhile
+	w.clock = s.End.Add(5 * hour) // no billing job ran meanwhile
 	w.change(ada, plan.Choice{Plan: "large"})
 	if is := w.sub(ada); is.Start != s.End {
 		t.Errorf("the change is of the period that is over: %+v", is)

@@ -12,7 +12,7 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// from returns when the window of an owner's limits begins.
+// from returns the start of the owner's current limit window.
 func (w *world) from() db.Time {
 	w.t.Helper()
 	x, err := w.c.Usage.WindowOf(w.t.Context(), w.db, ada, w.clock)
@@ -23,8 +23,8 @@ func (w *world) from() db.Time {
 	return x.From
 }
 
-// Windows follow the subscription: from its beginning, through a change of plan, at each renewal, from the end of a trial, and back to the
-// calendar.
+// Limit windows follow the subscription: from its start, through plan changes, at each renewal and at the end of a
+// trial. After the subscription they follow the calendar.
 func TestWindowsFollowSubscriptions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -34,7 +34,7 @@ func TestWindowsFollowSubscriptions(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		s.GraceDays = 90 // nothing is paid here
+		s.GraceDays = 90 // the test pays no invoices
 		return w.SaveSettingsTx(t.Context(), tx, "", s)
 	})
 	w.plan("pro", 1000)
@@ -71,8 +71,8 @@ func TestWindowsFollowSubscriptions(t *testing.T) {
 	want("again", moment(2027, 4, 1, 0))
 }
 
-// However often an account subscribes, cancels, resumes and changes its plan, it gets no more allowances than months go by, but for
-// its first subscription and its trial, which begin at zero.
+// Subscribing, canceling, resuming and changing plans never grants more allowances than months have passed. Only the
+// first subscription and its trial begin at zero.
 func TestNoFreshAllowances(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(6) {

@@ -44,7 +44,6 @@ type world struct {
 	clock db.Time
 }
 
-// Now is what the clock shows.
 func (w *world) Now() db.Time { return w.clock }
 
 func moment(y int, m time.Month, d, h int) db.Time {
@@ -89,7 +88,7 @@ func (w *world) write(fn func(tx *db.Tx) error) {
 	ok(w.t, w.db.Write(w.t.Context(), fn))
 }
 
-// refused runs fn and returns the code of the fault that it ends with.
+// refused runs fn and returns the code of its fault.
 func (w *world) refused(fn func(tx *db.Tx) error) string {
 	w.t.Helper()
 	err := w.db.Write(w.t.Context(), fn)
@@ -100,7 +99,7 @@ func (w *world) refused(fn func(tx *db.Tx) error) string {
 	return f.Code
 }
 
-// plan publishes a plan by the month.
+// plan publishes a monthly plan.
 func (w *world) plan(name string, amount int64, change ...func(*plan.Terms)) plan.Version {
 	w.t.Helper()
 	terms := plan.Terms{Plan: name, Title: "Plan " + name, Currency: "EUR", Term: plan.Month, Amount: amount, Public: true}
@@ -130,13 +129,13 @@ func (w *world) subscribe(o id.Owner, name string) Subscription {
 	return w.do(o, Action{Kind: Subscribe, Choice: plan.Choice{Plan: name}})
 }
 
-// seals makes all hours up to the clock final.
+// seals seals all hours up to the clock.
 func (w *world) seals() {
 	w.t.Helper()
 	ok(w.t, w.db.Admin(w.t.Context(), fmt.Sprintf(`UPDATE usage_sealed SET hour = %d`, floor(w.clock.Add(-2*hour), hour).Add(-hour))))
 }
 
-// pass lets time go by, an hour at a time or in larger steps.
+// pass advances the clock by d in steps and runs what is due after each step.
 func (w *world) pass(d, step time.Duration) {
 	w.t.Helper()
 	for end := w.clock.Add(d); w.clock < end; {
@@ -146,14 +145,14 @@ func (w *world) pass(d, step time.Duration) {
 	}
 }
 
-// period lets an owner's period end, and its invoice become final.
+// period advances to the end of an owner's period, until its invoice is final.
 func (w *world) period(o id.Owner) {
 	w.t.Helper()
 	w.pass(w.sub(o).End.Sub(w.clock), 5*day)
 	w.pass(6*hour, hour)
 }
 
-// site gives an owner a site.
+// site creates a site for an owner.
 func (w *world) site(o id.Owner) {
 	w.t.Helper()
 	ok(w.t, w.db.Admin(w.t.Context(), fmt.Sprintf(`
@@ -162,7 +161,7 @@ func (w *world) site(o id.Owner) {
 		VALUES ('site_a', '%s', 'a', 'a', 'static', 'static', 'active', '', '', '', '', '{}', '', FALSE, '', '', 0, 0, 0, 0)`, o)))
 }
 
-// paused returns how many sites are paused because of an invoice.
+// paused returns the number of sites paused for an unpaid invoice.
 func (w *world) paused() (n int) {
 	w.t.Helper()
 	ok(w.t, w.db.QueryRow(w.t.Context(), `SELECT count(*) FROM paused_sites WHERE month = 0`).Scan(&n))
@@ -191,7 +190,7 @@ func (w *world) sub(o id.Owner) Subscription {
 	return s
 }
 
-// invoices returns an owner's invoices, the oldest first.
+// invoices returns an owner's invoices, oldest first.
 func (w *world) invoices(o id.Owner) []Invoice {
 	w.t.Helper()
 	list, err := w.Invoices(w.t.Context(), w.db, o, "", 1000)
@@ -212,7 +211,7 @@ func (w *world) pay(i Invoice, amount int64, reference string) Payment {
 	return p
 }
 
-// payAll pays what is open.
+// payAll pays all open invoices.
 func (w *world) payAll(o id.Owner) {
 	w.t.Helper()
 	for _, i := range w.invoices(o) {
@@ -229,7 +228,7 @@ type body struct {
 	}
 }
 
-// events returns what webhooks of an owner were told of, in order.
+// events returns the webhook events of an owner in order.
 func (w *world) events(o id.Owner) (names []string, bodies []body) {
 	w.t.Helper()
 	rows, err := w.db.Query(w.t.Context(), `SELECT body FROM webhook_events WHERE owner_id = $1 ORDER BY id`, o)
@@ -247,7 +246,7 @@ func (w *world) events(o id.Owner) (names []string, bodies []body) {
 	return names, bodies
 }
 
-// sound fails the test where the books are not in order, or an invoice can't be computed again to the byte.
+// sound fails the test if the books have problems or an invoice can't be recomputed byte for byte.
 func (w *world) sound() {
 	w.t.Helper()
 	found, err := w.Problems(w.t.Context())
@@ -269,7 +268,7 @@ func (w *world) sound() {
 	}
 }
 
-// ledger returns the sum of an account.
+// ledger returns the balance of a ledger account.
 func (w *world) ledger(o id.Owner, a ledgerAccount) (n int64) {
 	w.t.Helper()
 	ok(w.t, w.db.QueryRow(w.t.Context(), `SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM billing_ledger WHERE owner_id = $1 AND account = $2`, o, a).Scan(&n))

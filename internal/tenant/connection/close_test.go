@@ -9,8 +9,8 @@ import (
 	"slipway/internal/platform/seal"
 )
 
-// Everything that an owner who goes has connected is forgotten, and its tokens are revoked. An owner can be deleted although
-// the key of a token is lost. Connections of others stay.
+// Deleting an owner deletes the owner's connections and revokes their tokens, even if a token can't be decrypted. Other
+// owners' connections stay.
 func TestCloseOwner(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

@@ -34,22 +34,21 @@ const (
 	sha   = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 )
 
-// asked is one request that the stand-in of a forge got.
+// asked is a request that the fake Git provider received.
 type asked struct {
 	method, path string
 	body         map[string]any
 	header       http.Header
 }
 
-// standIn answers as a forge does where the request is as the forge's manual says, and
-// refuses every other one.
+// standIn is a fake Git provider: it answers requests that match the provider's documentation and refuses all others.
 type standIn struct {
 	t     *testing.T
 	srv   *httptest.Server
 	mu    sync.Mutex // guards all below
 	asked []asked
-	down  int             // answers this to everything; 0: works
-	gone  map[string]bool // comments that were deleted at the forge
+	down  int             // status for every request; 0: works normally
+	gone  map[string]bool // comments deleted at the provider
 	made  int
 }
 
@@ -136,7 +135,7 @@ type world struct {
 	mu    sync.Mutex // guards facts
 }
 
-// told are the deployments of a world.
+// told returns the facts of a world's deployments.
 type told struct{ w *world }
 
 func (d told) Facts(_ context.Context, id id.Deployment) (Facts, error) {
@@ -186,7 +185,7 @@ func (w *world) connect(n NewConnection) Connection {
 	return c
 }
 
-// set is a state of a deployment, reported as the service reports it.
+// set changes a deployment's status and reports it as the service does.
 func (w *world) set(f Facts, status string) {
 	w.t.Helper()
 	f.Status, f.UpdatedAt = status, db.Now()
@@ -198,7 +197,7 @@ func (w *world) set(f Facts, status string) {
 	})
 }
 
-// drain runs the workers until no report is left.
+// drain runs the workers until all reports are sent.
 func (w *world) drain() {
 	w.t.Helper()
 	jobs := job.New(job.Config{
@@ -224,8 +223,8 @@ func (w *world) drain() {
 
 var bearer = func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+token }
 
-// Each forge is told of a deployment in its own words: the status of the commit, its
-// record where it has one, and one comment on the pull request.
+// Each Git provider gets a deployment's commit status, its deployment record if it has those, and one comment on the
+// pull request.
 func TestReports(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -234,10 +233,10 @@ func TestReports(t *testing.T) {
 		user      string
 		auth      func(*http.Request) bool
 		rules     []rule
-		pending   []string // what a queued deployment of a pull request sends
+		pending   []string // requests for a queued deployment of a pull request
 		success   []string
-		again     []string // what is sent when its comment was deleted
-		deletable string   // the address of the comment
+		again     []string // requests after the comment was deleted
+		deletable string   // path of the comment
 	}{
 		"github": {
 			provider: forge.GitHub, host: "git.test", auth: func(r *http.Request) bool {
@@ -442,8 +441,8 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// A forge that is down is told later, and one that refuses is not asked for ever; neither
-// shows anywhere but at the connection.
+// A report to a provider that is down is retried, and one that is refused is eventually given up. The error appears
+// only on the connection.
 func TestForgeIsDown(t *testing.T) {
 	t.Parallel()
 	s := newStandIn(t, bearer, rule{
@@ -483,7 +482,7 @@ func TestForgeIsDown(t *testing.T) {
 	}
 	s.set(0)
 	s.take()
-	w.write(func(tx *db.Tx) error { // the wait is over
+	w.write(func(tx *db.Tx) error { // skip the back-off
 		_, err := tx.Exec(t.Context(), `UPDATE jobs SET run_at = 0 WHERE state = 'ready'`)
 		return err
 	})
@@ -572,7 +571,7 @@ func TestConnectionsAreGuarded(t *testing.T) {
 	}
 }
 
-// What strangers wrote in a commit's error or a site's name does nothing in a comment.
+// User-written text in a commit's error or a site's name can't inject markup or mentions into a comment.
 func TestCommentIsHarmless(t *testing.T) {
 	t.Parallel()
 	text := Facts{

@@ -27,8 +27,8 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// gitHub is a stand-in of GitHub for an app: the answers have the fields of its public
-// documentation, and what it is asked is checked against that.
+// gitHub is a fake GitHub for apps. Its answers have the documented fields, and requests are checked against the
+// documentation.
 type gitHub struct {
 	t   *testing.T
 	srv *httptest.Server
@@ -36,13 +36,13 @@ type gitHub struct {
 
 	mu        sync.Mutex // guards the rest
 	challenge string
-	tokens    map[string]string // rights by installation token
+	tokens    map[string]string // permissions by installation token
 	issued    int
 	asked     []string
 	checks    []map[string]any
-	push      bool // the user can write
+	push      bool // the user has write access
 	private   bool
-	access    bool // the user can read
+	access    bool // the user has read access
 	installed bool
 	revoked   string
 }
@@ -85,7 +85,7 @@ func newGitHub(t *testing.T) *gitHub {
 		)
 	})
 	on("POST /login/oauth/access_token", func(w http.ResponseWriter, r *http.Request, b map[string]any) {
-		// GitHub answers with a form and 200 unless JSON is asked for.
+		// GitHub answers with a form and status 200 unless JSON is requested.
 		w.Header().Set("Content-Type", "application/x-www-form-urlencoded; charset=utf-8")
 		sum := sha256.Sum256([]byte(fmt.Sprint(b["code_verifier"])))
 		if b["client_id"] != "Iv1.8a61f9b3a7aba766" || b["client_secret"] != "1726be1638095a19edd134c77bde3aa2ece1e5d8" ||
@@ -192,7 +192,7 @@ func newGitHub(t *testing.T) *gitHub {
 	return g
 }
 
-// isApp checks a JWT as GitHub does: RS256 with the app's key, for at most ten minutes.
+// isApp verifies a JWT as GitHub does: RS256 with the app's key, valid for at most ten minutes.
 func (g *gitHub) isApp(token string) bool {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -227,8 +227,7 @@ func (g *gitHub) with(fn func()) {
 	fn()
 }
 
-// newAppWorld has a GitHub App at git.test, which was created by its manifest, and octo, who
-// has signed in with it.
+// newAppWorld returns a world with a GitHub App at git.test, created from its manifest, and the signed-in user octo.
 func newAppWorld(t *testing.T) (*world, *gitHub, App, Connection) {
 	g := newGitHub(t)
 	w := newOAuthWorld(t, "git.test", g.srv)
@@ -289,8 +288,8 @@ func newAppWorld(t *testing.T) (*world, *gitHub, App, Connection) {
 	return w, g, a, w.store(anna, k)
 }
 
-// Created by its manifest, a GitHub App lists the repositories that user and app can read, reads
-// one with a token for it alone, and reports deployments as check runs, records and a comment.
+// A GitHub App created from its manifest lists the repositories that both the user and the app can read, reads each
+// with a token limited to it, and reports deployments as check runs, deployment records and a comment.
 func TestGitHubApp(t *testing.T) {
 	t.Parallel()
 	w, g, _, c := newAppWorld(t)
@@ -361,7 +360,7 @@ func TestGitHubApp(t *testing.T) {
 	}
 }
 
-// An installation can read more than its user: nobody gets more through it than they have.
+// An app's installation may read more than the user, but users get no more access through it than they have themselves.
 func TestGitHubAppGivesNoMoreThanItsUserHas(t *testing.T) {
 	t.Parallel()
 	w, g, _, c := newAppWorld(t)
@@ -404,7 +403,7 @@ func TestGitHubAppGivesNoMoreThanItsUserHas(t *testing.T) {
 	}
 }
 
-// The app's webhook is known by its id and signed with its secret.
+// An app's webhook is identified by its ID and verified by its signature.
 func TestAppEventIsVerified(t *testing.T) {
 	t.Parallel()
 	w, _, a, _ := newAppWorld(t)
@@ -413,7 +412,7 @@ func TestAppEventIsVerified(t *testing.T) {
 		return http.Header{"X-Github-Event": {"ping"}, "X-Hub-Signature-256": {"sha256=" + hexMAC(secret, body)}}
 	}
 	var hook string
-	w.write(func(tx *db.Tx) error { // its id is stored nowhere: a known one takes its place
+	w.write(func(tx *db.Tx) error { // the ID isn't stored, so use a known one
 		hook = strings.Repeat("h", 43)
 		_, err := tx.Exec(t.Context(), `UPDATE git_apps SET hook_digest = $1`, digest(hook))
 		return err

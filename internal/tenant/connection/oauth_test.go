@@ -27,18 +27,18 @@ const (
 	clientSecret = "client-secret-9d02"
 )
 
-// oauthStandIn is the OAuth of a forge as its manual describes it: codes and refresh tokens
-// work once, with the verifier of the challenge, for the app alone.
+// oauthStandIn is a fake OAuth server as the provider documents it: codes and refresh tokens work once, need the PKCE
+// verifier, and are valid only for the app.
 type oauthStandIn struct {
 	t        *testing.T
 	provider forge.Provider
 	srv      *httptest.Server
 
 	mu        sync.Mutex // guards the rest
-	challenge string     // of the code that was issued
+	challenge string     // of the issued code
 	code      string
-	refresh   string // the one that works
-	token     string // likewise
+	refresh   string // the valid one
+	token     string // the valid one
 	n         int    // tokens issued
 	refreshes int
 	revoked   []string
@@ -79,7 +79,7 @@ func newOAuthStandIn(t *testing.T, p forge.Provider) *oauthStandIn {
 	return s
 }
 
-// isApp reports whether the request authenticates as the app in the forge's way.
+// isApp reports whether the request authenticates the app in the way of this provider.
 func (s *oauthStandIn) isApp(r *http.Request) bool {
 	if s.provider == forge.Bitbucket {
 		id, secret, _ := r.BasicAuth()
@@ -139,8 +139,7 @@ func (s *oauthStandIn) issue(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// allow does what the forge does when somebody presses Allow at the address: the query that
-// the browser comes back with.
+// allow simulates a user who presses Allow at the authorization URL, and returns the query of the redirect back.
 func (s *oauthStandIn) allow(to string) url.Values {
 	s.t.Helper()
 	u, err := url.Parse(to)
@@ -190,8 +189,8 @@ func (w *world) store(owner account.OwnerID, k Checked) (c Connection) {
 	return c
 }
 
-// Somebody signs in at each forge and is connected: with PKCE, a state that works once and in
-// the session that it was made in, and tokens that nobody can read in the database.
+// Users can connect each provider by OAuth with PKCE and a state that works once, in the session that created it.
+// Tokens are encrypted in the database.
 func TestSignInAtForges(t *testing.T) {
 	t.Parallel()
 	for p, x := range map[forge.Provider]struct{ host, scope, less, user string }{
@@ -270,8 +269,8 @@ func TestSignInAtForges(t *testing.T) {
 	}
 }
 
-// Of several processes that need a token which is about to end, one refreshes it, and all go
-// on with the new one: the refresh token works once.
+// When several nodes need a token that is about to expire, one node refreshes it and all use the new one, because a
+// refresh token works once.
 func TestOneRefreshes(t *testing.T) {
 	t.Parallel()
 	s := newOAuthStandIn(t, forge.GitLab)
@@ -312,8 +311,7 @@ func TestOneRefreshes(t *testing.T) {
 	}
 }
 
-// A forge that is down for a while ends nothing; one that takes the tokens no more ends the
-// connection, until somebody signs in again.
+// A provider that is down doesn't end a connection. One that rejects the tokens does, until the user signs in again.
 func TestConnectionEnds(t *testing.T) {
 	t.Parallel()
 	s := newOAuthStandIn(t, forge.GitLab)
@@ -371,7 +369,7 @@ func TestConnectionEnds(t *testing.T) {
 	}
 }
 
-// A token that nobody uses is refreshed once a week, so that what refreshes it doesn't end.
+// Unused tokens are refreshed once a week so that their refresh tokens don't expire.
 func TestUnusedTokensAreRefreshed(t *testing.T) {
 	t.Parallel()
 	s := newOAuthStandIn(t, forge.Gitea)

@@ -36,7 +36,7 @@ func status(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(code) }
 }
 
-// What a registry says is an answer only when it is one; everything else goes on to the DNS.
+// A registry's response counts only if it is valid. Otherwise Check asks the DNS.
 func TestCheckAsksTheRegistryThenTheDNS(t *testing.T) {
 	t.Parallel()
 	huge := func(w http.ResponseWriter, r *http.Request) {
@@ -97,7 +97,7 @@ func TestCheckAsksTheRegistryThenTheDNS(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, nil, tt.registry)
 			if name == "slow" {
-				w.budget, w.hedge = 5*time.Second, 50*time.Millisecond // the DNS has time to answer
+				w.budget, w.hedge = 5*time.Second, 50*time.Millisecond // enough time for the DNS to answer
 			}
 			if tt.delegated {
 				w.zone.Set("name.com", "NS ns.name.com.")
@@ -121,7 +121,7 @@ func rdapError(code int) http.HandlerFunc {
 
 func notFoundAs(kind, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		w.Header()["Content-Type"] = nil // the server must not guess one
+		w.Header()["Content-Type"] = nil // stop the server from guessing a type
 		if kind != "" {
 			w.Header().Set("Content-Type", kind)
 		}
@@ -136,7 +136,7 @@ func htmlNotFound(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "<h1>Not found</h1>")
 }
 
-// Silence of the DNS is no answer either: what is left is the installation's own table.
+// If the DNS doesn't answer either, Check uses the installation's own table.
 func TestCheckTakesNoSilenceForAnAnswer(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(*testing.T, *world){
@@ -159,7 +159,7 @@ func TestCheckTakesNoSilenceForAnAnswer(t *testing.T) {
 	}
 }
 
-// The root denying a top-level domain says something about the resolver, not the name.
+// A root server's denial of a top-level domain is a problem of the resolver and says nothing about the name.
 func TestRootDenialIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	soa, _ := dns.NewRR(". 60 IN SOA a. b. 1 2 3 4 5")
@@ -181,7 +181,7 @@ func TestRootDenialIsNoAnswer(t *testing.T) {
 	}
 }
 
-// Without any network auto answers from the local table, and soon.
+// Without a network, the auto source quickly answers from the local table.
 func TestCheckWithoutNetworkIsQuick(t *testing.T) {
 	t.Parallel()
 	dead, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -192,14 +192,14 @@ func TestCheckWithoutNetworkIsQuick(t *testing.T) {
 	dead.Close()
 	w := newWorld(t, func(c *Config) { c.Resolver = &DNS{Server: gone} }, nil)
 	w.rdapd.Close()
-	w.budget, w.hedge = time.Hour, checkHedge // nothing waits for the budget's end
+	w.budget, w.hedge = time.Hour, checkHedge // a test that waits for the budget fails
 	a, err := w.Check(t.Context(), "some-free-name-4711.com")
 	if err != nil || !a.Available || a.Source != SourceLocal {
 		t.Errorf("got %+v %v", a, err)
 	}
 }
 
-// A network that swallows everything costs the budget and no more.
+// On a network that drops all packets, a check takes no longer than its budget.
 func TestCheckEndsWithItsBudget(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
@@ -210,7 +210,7 @@ func TestCheckEndsWithItsBudget(t *testing.T) {
 	if err != nil || !a.Available || a.Source != SourceLocal {
 		t.Errorf("got %+v %v", a, err)
 	}
-	if took := time.Since(start); took > w.budget+time.Minute { // a hang
+	if took := time.Since(start); took > w.budget+time.Minute { // far over the budget: it hung
 		t.Errorf("took %s", took)
 	}
 }
@@ -254,7 +254,7 @@ func TestOwnTableComesFirst(t *testing.T) {
 		"held.com":  {"held.com", false, 12, "USD", SourceLocal},
 		"below.com": {"below.com", false, 12, "USD", SourceLocal},
 		"ours.com":  {"ours.com", false, 12, "USD", SourceLocal},
-		"wish.com":  {"wish.com", true, 12, "USD", SourceRDAP}, // anybody may hope
+		"wish.com":  {"wish.com", true, 12, "USD", SourceRDAP}, // a pending claim below it doesn't count
 	} {
 		if a, err := w.Check(t.Context(), name); err != nil || a != want {
 			t.Errorf("got %+v %v, want %+v", a, err, want)
@@ -266,7 +266,7 @@ func TestOwnTableComesFirst(t *testing.T) {
 	}
 }
 
-// The same question at the same time, or soon after, is asked once.
+// Identical checks at the same time, or shortly after, cause one query.
 func TestCheckAsksOnce(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
@@ -338,8 +338,8 @@ func TestNamesThatCannotBeRegistered(t *testing.T) {
 	}
 }
 
-// Whatever comes in, what is taken for a name is one: lower-case A-labels that name
-// themselves again, one label below a public suffix.
+// For any input, an accepted name is in lower-case A-labels, normalizes to itself, and is one label below a public
+// suffix.
 func FuzzRegistrable(f *testing.F) {
 	for _, s := range []string{
 		"example.com", "faß.de", "a.b.c.ck", "xn--a.com", "\u202e.com", "。com", "x。co.uk", "..", "*.ck", "www.ck",
@@ -406,7 +406,7 @@ func TestPrices(t *testing.T) {
 	}
 }
 
-// IANA's list is fetched once a day, kept for every node, and refused when it is not one.
+// IANA's registry list is fetched once a day, shared by all nodes, and refused if it is invalid.
 func TestBootstrapIsRefreshed(t *testing.T) {
 	t.Parallel()
 	var body atomic.Pointer[string]
@@ -452,7 +452,7 @@ func TestBootstrapIsRefreshed(t *testing.T) {
 	}
 }
 
-// Whatever a list of registries holds, only https addresses that end in a slash come out of it.
+// For any list of registries, parseBootstrap returns only https URLs that end with a slash.
 func FuzzBootstrap(f *testing.F) {
 	f.Add(shippedBootstrap)
 	for _, s := range []string{
@@ -500,8 +500,7 @@ func TestListIsTheOwners(t *testing.T) {
 	}
 }
 
-// The domains of a page's sites are read whether their owner has fewer of them than the page has
-// sites or more.
+// Summaries returns the domains of a page's sites whether the owner has fewer domains than the page has sites, or more.
 func TestSummariesOfManyDomains(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)

@@ -42,7 +42,7 @@ func (w *world) verify(dom Domain) Domain {
 	return dom
 }
 
-// txt is the record that proves a name for an account.
+// txt returns the TXT record that verifies a name for an account.
 func (w *world) txt(owner account.OwnerID) string {
 	w.t.Helper()
 	var token string
@@ -55,7 +55,7 @@ func (w *world) txt(owner account.OwnerID) string {
 	return "TXT " + token
 }
 
-// active adds a name with TXT proof and address, and sees it active.
+// active adds a name with its TXT record and address, and verifies that it becomes active.
 func (w *world) active(owner account.OwnerID, name string) Domain {
 	w.t.Helper()
 	w.zone.Set(proofName(name), w.txt(owner))
@@ -77,7 +77,7 @@ func (w *world) remove(dom Domain) {
 	}
 }
 
-// route returns what the edge would read of a host, and its version.
+// route returns the edge's route of a host and its version.
 func (w *world) route(host string) (string, int64) {
 	w.t.Helper()
 	var site, redirect, state string
@@ -108,7 +108,7 @@ func has(problems []Problem, code string) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return p.Code == code && p.Message != "" })
 }
 
-// The whole way of a name: see what is missing, fix it, be verified, be served, be removed.
+// A domain shows what is missing, becomes verified and served once that is fixed, and can be removed.
 func TestAWayToActive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
@@ -134,7 +134,7 @@ func TestAWayToActive(t *testing.T) {
 		!strings.Contains(dom.Reason, "does not hold") || !has(dom.Problems, "wrong_target") || dom.CheckedAt == 0 || dom.NextCheckAt == 0 {
 		t.Fatalf("a wrong record: %+v", dom)
 	}
-	w.zone.Set("_slipway.shop.example.com", "TXT "+token[:5]+" "+token[5:]) // in two strings (RFC 1035 §3.3.14)
+	w.zone.Set("_slipway.shop.example.com", "TXT "+token[:5]+" "+token[5:]) // split into two strings (RFC 1035 §3.3.14)
 	dom = w.verify(dom)
 	if dom.Status != Pending || !dom.Proven() || dom.Verification[0].Status != RecordValid ||
 		dom.DNS[0].Type != "A" || dom.DNS[0].Status != RecordInvalid || !slices.Equal(dom.DNS[0].Current, []string{"198.51.100.9"}) ||
@@ -173,7 +173,7 @@ func TestAWayToActive(t *testing.T) {
 	}
 }
 
-// A CNAME to the very site proves and points at once; to another site it proves nothing.
+// A CNAME to the site itself both verifies and routes a name. A CNAME to another site doesn't verify it.
 func TestAliasProves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
@@ -182,11 +182,11 @@ func TestAliasProves(t *testing.T) {
 		t.Errorf("got %+v", dom)
 	}
 	for name, record := range map[string]string{
-		"a.example.org": "CNAME ann-2.sites.test.",           // another site of her own
-		"b.example.org": "CNAME bob-1.sites.test.",           // another's
-		"c.example.org": "CNAME hop.example.org.",            // her site at the end of somebody else's alias
-		"d.example.org": "CNAME ann-1.sites.test.evil.test.", // looks alike
-		"e.example.org": here,                                // an address proves nothing
+		"a.example.org": "CNAME ann-2.sites.test.",           // another site of ann's
+		"b.example.org": "CNAME bob-1.sites.test.",           // another owner's site
+		"c.example.org": "CNAME hop.example.org.",            // ann's site behind an alias of another zone
+		"d.example.org": "CNAME ann-1.sites.test.evil.test.", // a similar name
+		"e.example.org": here,                                // an address doesn't verify ownership
 	} {
 		w.zone.Set("hop.example.org", "CNAME ann-1.sites.test.")
 		w.zone.Set(name, record)
@@ -199,7 +199,7 @@ func TestAliasProves(t *testing.T) {
 	}
 }
 
-// A TXT record that an alias leads to is not the name's own.
+// A TXT record found through an alias doesn't verify the name.
 func TestTokenBehindAnAliasProvesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
@@ -210,7 +210,7 @@ func TestTokenBehindAnAliasProvesNothing(t *testing.T) {
 	}
 }
 
-// The zone's own servers are believed before a resolver that still remembers.
+// Answers of the zone's own servers count more than a resolver's cache.
 func TestZonesOwnServersKnowFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
@@ -225,7 +225,7 @@ func TestZonesOwnServersKnowFirst(t *testing.T) {
 	if dom = w.verify(dom); dom.Status != Active {
 		t.Fatalf("got %s: %s", dom.Status, dom.Reason)
 	}
-	// Servers at addresses that may not be asked are not asked, and the resolver is believed.
+	// Servers at addresses that may not be contacted are skipped, and the resolver's answer is used.
 	before := own.Questions("_slipway.example.com TXT")
 	guarded := newWorld(t, func(c *Config) { c.Allow = nil; c.NSPort = w.c.NSPort }, nil)
 	guarded.zone.Set("example.com", here, "NS ns.example.com.")
@@ -234,7 +234,7 @@ func TestZonesOwnServersKnowFirst(t *testing.T) {
 	if dom := guarded.verify(guarded.add(ann, "example.com")); dom.Status != Active || own.Questions("_slipway.example.com TXT") != before {
 		t.Errorf("got %s, a private name server was asked %d times", dom.Status, own.Questions("_slipway.example.com TXT")-before)
 	}
-	// One that is lame is passed over.
+	// A lame server is skipped.
 	own.Authoritative(false)
 	w.zone.Set("example.com", here, "NS ns.example.com.")
 	w.zone.Set("_slipway.example.com", w.txt(ann))
@@ -260,7 +260,7 @@ func TestTwin(t *testing.T) {
 	}
 }
 
-// sellersHost makes a host one of the control plane's.
+// sellersHost makes a host one of a seller's, which the control plane serves.
 func (w *world) sellersHost(host string) {
 	w.t.Helper()
 	if err := w.c.DB.Admin(w.t.Context(), `
@@ -407,7 +407,7 @@ func TestUnprovenClaimsAreBounded(t *testing.T) {
 	}
 }
 
-// The domain of a site that was deleted can be added to another one at once, though what the site leaves is not removed yet.
+// The domain of a deleted site can be added to another site at once, even if the deletion hasn't finished.
 func TestDomainOfADeletedSite(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
@@ -472,8 +472,7 @@ func TestCertificateIsNoted(t *testing.T) {
 	}
 }
 
-// Run checks by itself, again and again until the records are there, and two nodes
-// share the work: each due check is made once.
+// Run repeats checks until the records exist. Two nodes share the work, and each due check runs once.
 func TestRunChecksByItself(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
@@ -501,7 +500,7 @@ func TestRunChecksByItself(t *testing.T) {
 			t.Errorf("%s was checked %d times", name, n)
 		}
 	}
-	// A claim that comes later is seen by the running nodes, and Verify does not wait for them.
+	// Running nodes notice a new domain, and Verify doesn't wait for them.
 	late := w.add(bob, "late.com")
 	until(t, func() bool { d, err := w.Get(ctx, w.db, bob, late.ID); return err == nil && d.CheckedAt != 0 })
 	w.zone.Set("late.com", here)
@@ -516,7 +515,7 @@ func until(t *testing.T, done func() bool) {
 	wait.Until(t, "it comes true", done)
 }
 
-// The result of a look that was overtaken by a newer one, or by deletion, is dropped.
+// The result of a check that was overtaken by a newer check or by deletion is dropped.
 func TestOvertakenLookChangesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
@@ -545,8 +544,8 @@ func TestOvertakenLookChangesNothing(t *testing.T) {
 	}
 }
 
-// Time: a claim that is never proven fails, is shown for a while and goes; a name that
-// points elsewhere is kept for three days; silence takes nothing away.
+// An unverified domain eventually fails, stays visible for a while and is deleted. A domain that points elsewhere is
+// kept for three days. Unanswered queries never remove a domain.
 func TestChecksGiveUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
@@ -605,10 +604,11 @@ func TestChecksGiveUp(t *testing.T) {
 	}
 }
 
-// Leases are by the database's clock: a node whose own is an hour fast or slow checks no domain that another one checks.
+// Leases use the database's clock: a node whose clock is an hour ahead or behind can't check a domain that another node
+// is checking.
 func TestLeasesByTheDatabasesClock(t *testing.T) {
 	t.Parallel()
-	for _, ahead := range []time.Duration{-time.Hour, time.Hour} { // the database, of this machine
+	for _, ahead := range []time.Duration{-time.Hour, time.Hour} { // offset of the database's clock from this machine's
 		w := newWorld(t, nil, nil)
 		w.db.Shift(ahead)
 		dom := w.add("ada", "clock.test")

@@ -23,7 +23,7 @@ func addrs(list ...string) (out []netip.Addr) {
 	return out
 }
 
-// What the DNS shows is said in words, with the record that has to change.
+// The diagnosis explains what the DNS shows and which record must change.
 func TestDiagnose(t *testing.T) {
 	t.Parallel()
 	ours := addrs("203.0.113.7", "2001:db8::7")
@@ -33,8 +33,8 @@ func TestDiagnose(t *testing.T) {
 		points  bool
 		unknown bool
 		problem string // code, or empty for none
-		records string // type=status of dns[]
-		reason  string // what it has to mention
+		records string // type=status of each dns[] record
+		reason  string // text that it must contain
 	}{
 		"nothing yet, apex": {"example.com", observed{}, false, false, "", "A=pending", "no address yet"},
 		"nothing yet, sub":  {"www.example.com", observed{}, false, false, "", "CNAME=pending", "ann-1.sites.test"},
@@ -144,7 +144,7 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// CAA records are looked for upwards, and a wildcard has its own kind (RFC 8659).
+// CAA records are searched up the tree, and wildcards use issuewild (RFC 8659).
 func TestCAAIsFoundAbove(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Certificates = authority{cas: []string{"ca.test"}} }, nil)
@@ -174,7 +174,7 @@ func TestCAAIsFoundAbove(t *testing.T) {
 	}
 }
 
-// What a stranger's zone holds is kept short.
+// Records read from a customer's zone are limited in number and length.
 func TestFindingsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
@@ -182,7 +182,7 @@ func TestFindingsAreBounded(t *testing.T) {
 	for i := range 40 {
 		records = append(records, "TXT "+strings.Repeat(string(rune('a'+i%26)), 250)+" "+strings.Repeat("y", 250))
 	}
-	w.zone.Set("_slipway.example.com", records...) // does not fit UDP either
+	w.zone.Set("_slipway.example.com", records...) // too large for UDP, too
 	dom := w.verify(w.add(ann, "example.com"))
 	if v := dom.Verification[0]; len(v.Current) != 8 || slices.ContainsFunc(v.Current, func(s string) bool { return len(s) > 255 }) {
 		t.Errorf("%d values are kept, %d bytes", len(v.Current), len(v.Current[0]))
@@ -205,7 +205,7 @@ func TestAddressesOfThisService(t *testing.T) {
 	}
 }
 
-// The resolver's answers are checked before they are believed.
+// The resolver's responses are validated before use.
 func TestDNSRefusesWhatIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")

@@ -13,10 +13,10 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// update changes a domain and reports whether that changed anything.
+// update changes a domain and reports whether anything changed.
 func (w *world) update(dom Domain, u Update) (out Domain, changed bool, err error) {
 	for db.Now() <= dom.UpdatedAt {
-		time.Sleep(time.Millisecond) // or a change could bear the moment of the one before
+		time.Sleep(time.Millisecond) // otherwise two changes could have the same time
 	}
 	err = w.db.Write(w.t.Context(), func(tx *db.Tx) (err error) {
 		out, err = w.UpdateTx(w.t.Context(), tx, dom.Owner, dom.ID, u)
@@ -26,7 +26,7 @@ func (w *world) update(dom Domain, u Update) (out Domain, changed bool, err erro
 	return out, changed, err
 }
 
-// A domain moves between sites of its owner without a moment in which it is not routed.
+// A domain moves between an owner's sites and stays routed at every moment.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
@@ -44,14 +44,14 @@ func TestMove(t *testing.T) {
 	if r := moved.DNS[0]; !strings.Contains(moved.DNS[0].Required, "ann-2.sites.test") && r.Type == "CNAME" {
 		t.Errorf("records still name the old site: %+v", r)
 	}
-	// What was observed for the old site means nothing any more, and the next check is due.
+	// An old site's check results no longer apply after the move, and the next check is due.
 	if err := w.db.Write(t.Context(), func(tx *db.Tx) error { return w.settle(t.Context(), tx, dom.ID, dom.checks, observed{}) }); err != nil {
 		t.Fatal(err)
 	}
 	if moved = w.verify(moved); moved.Status != Active || moved.SiteID != to {
 		t.Errorf("after a check: %+v", moved)
 	}
-	// A second time nothing changes, and neither do its times.
+	// Moving it again to the same site changes nothing, including its times.
 	again, changed, err := w.update(moved, Update{SiteID: &to})
 	if err != nil || changed {
 		t.Errorf("moved to where it is: %+v, %v", again, err)
@@ -60,13 +60,13 @@ func TestMove(t *testing.T) {
 	if still != after {
 		t.Error("a change of nothing changed the route")
 	}
-	// Not to a site of somebody else, nor to none.
+	// A domain can't be moved to another owner's site, or to a site that doesn't exist.
 	for _, bad := range []id.Site{"bob-1", "", "site_nobody"} {
 		if _, _, err := w.update(moved, Update{SiteID: &bad}); !fault.Is(err, fault.NotFound) {
 			t.Errorf("to %q: %v", bad, err)
 		}
 	}
-	// A primary domain that comes to a site that has one is not primary there.
+	// A primary domain moved to a site with a primary domain isn't primary there.
 	other := w.active(ann, "shop.example.com")
 	other, _, err = w.update(other, Update{SiteID: &to})
 	if err != nil || other.Primary || w.verify(moved).Primary == false {
@@ -74,7 +74,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// A redirect whose target was removed says so until either is put right.
+// A redirect whose target was removed reports the problem until the redirect or the target is fixed.
 func TestLostRedirect(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
@@ -116,14 +116,14 @@ func TestLostRedirect(t *testing.T) {
 	}
 }
 
-// What people do wrong at their DNS provider is found and said.
+// Common mistakes in DNS settings are tolerated or explained.
 func TestUsualMistakes(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		domain string
 		set    func(t *testing.T, w *world)
 		status Status
-		code   string // of a problem
+		code   string // of the problem
 		says   []string
 	}{
 		"the value in quotation marks": {"www.example.com", func(t *testing.T, w *world) {
@@ -148,7 +148,7 @@ func TestUsualMistakes(t *testing.T) {
 		"a record below hides the wildcard": {"shop.example.com", func(t *testing.T, w *world) {
 			w.zone.Set("*.example.com", here)
 			w.zone.Set("_slipway.shop.example.com", w.txt(ann))
-			w.zone.Set("shop.example.com") // a name without records, as a server of RFC 4592 sees it
+			w.zone.Set("shop.example.com") // an empty non-terminal (RFC 4592)
 		}, Pending, "hidden_wildcard", []string{"*.example.com doesn't apply", "CNAME of ann-1.sites.test"}},
 		"a CDN that connects by plain HTTP": {"www.example.com", func(t *testing.T, w *world) {
 			w.zone.Set("_slipway.www.example.com", w.txt(ann))
@@ -174,7 +174,7 @@ func TestUsualMistakes(t *testing.T) {
 	}
 }
 
-// token returns what an account puts into its TXT records.
+// token returns the token of an account's TXT records.
 func (w *world) token(owner account.OwnerID) string {
 	w.t.Helper()
 	return strings.Trim(strings.TrimPrefix(w.txt(owner), "TXT "), `"`)

@@ -13,7 +13,7 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// tries lets an account try to get a name, as far as the service lets it go.
+// tries attempts to claim a name for an account as far as the service allows.
 func (w *world) tries(owner account.OwnerID, name string) Domain {
 	w.t.Helper()
 	dom, err := w.Create(w.t.Context(), owner, id.Site(string(owner)+"-1"), NewDomain{Name: name})
@@ -26,7 +26,7 @@ func (w *world) tries(owner account.OwnerID, name string) Domain {
 	return w.verify(dom)
 }
 
-// Whoever holds a name keeps it against everything but the TXT proof of another.
+// The holder of a name keeps it unless another account verifies it with a TXT record.
 func TestTakeoversFail(t *testing.T) {
 	t.Parallel()
 	for name, attack := range map[string]func(t *testing.T, w *world){
@@ -101,7 +101,7 @@ func TestTakeoversFail(t *testing.T) {
 		},
 		"www of a held apex": func(t *testing.T, w *world) {
 			w.active(ann, "example.com")
-			w.zone.Set("www.example.com", here) // she means to use it too
+			w.zone.Set("www.example.com", here) // ann wants to use the name too
 			if got := w.tries(bob, "www.example.com"); got.Status != Pending || got.Proven() {
 				t.Errorf("got %+v", got)
 			}
@@ -134,7 +134,7 @@ func TestTakeoversFail(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 			wantRoute(t, w, "*.example.com", "none")
-			w.zone.Set("_slipway.example.com", w.txt(bob)) // whoever has the zone may have the rest of it
+			w.zone.Set("_slipway.example.com", w.txt(bob)) // bob controls the zone, so he may have the other names in it
 			if got := w.verify(mustList(t, w, bob)[0]); got.Status != Active {
 				t.Errorf("got %+v", got)
 			}
@@ -184,8 +184,8 @@ func mustList(t *testing.T, w *world, owner account.OwnerID) []Domain {
 	return all
 }
 
-// With the TXT proof a name changes hands, once: what the loser left in the zone does
-// not win it back while the new holder's record stands.
+// A TXT record moves a name to its new holder once. The previous holder's leftover record doesn't move it back while
+// the new holder's record exists.
 func TestProofMovesAName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
@@ -201,7 +201,7 @@ func TestProofMovesAName(t *testing.T) {
 	}
 	w.zone.Set("_slipway.example.com", w.txt(ann), w.txt(bob))
 	dom := w.add(bob, "example.com")
-	wantRoute(t, w, "example.com", "active ann-1") // adding alone changes nothing
+	wantRoute(t, w, "example.com", "active ann-1") // adding a domain changes nothing yet
 	if dom = w.verify(dom); dom.Status != Active || !has(dom.Problems, "foreign_token") {
 		t.Fatalf("got %+v", dom)
 	}
@@ -220,7 +220,7 @@ func TestProofMovesAName(t *testing.T) {
 	if got := w.tries(ann, "example.com"); got.Status == Active || got.Proven() {
 		t.Fatalf("won it back by a new claim: %+v", got)
 	}
-	w.zone.Set("_slipway.example.com", w.txt(ann)) // the zone's owner changes sides
+	w.zone.Set("_slipway.example.com", w.txt(ann)) // the zone's owner now names ann
 	if got := w.verify(mustList(t, w, ann)[0]); got.Status != Active {
 		t.Fatalf("got %+v", got)
 	}
@@ -231,7 +231,7 @@ func TestProofMovesAName(t *testing.T) {
 	}
 }
 
-// Two accounts that prove one name in the same moment: one of them holds it.
+// When two accounts verify the same name at the same time, one of them holds it.
 func TestOneHolderPerName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)

@@ -6,12 +6,12 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// A domain that moved with its site stays active, and the owner before doesn't win it back by the record that proved it.
+// A domain transferred with its site stays active, and the previous owner's old TXT record doesn't move it back.
 func TestTransferredDomainStays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
-	claim := w.add(bob, "example.com")  // the receiver had a claim of their own
-	dom := w.active(ann, "example.com") // its TXT record has ann's token, and stays there
+	claim := w.add(bob, "example.com")  // the receiver's own claim
+	dom := w.active(ann, "example.com") // its TXT record has ann's token and stays in the zone
 	move := func() int64 {
 		t.Helper()
 		var n int64
@@ -38,7 +38,7 @@ func TestTransferredDomainStays(t *testing.T) {
 		t.Fatalf("got %+v, %v", moved, err)
 	}
 	wantRoute(t, w, "example.com", "active ann-1")
-	// The sender's TXT record is still there, and says their token.
+	// The sender's TXT record is still in the zone.
 	if got := w.tries(ann, "example.com"); got.Proven() || got.Status == Active {
 		t.Errorf("the sender takes it back: %+v", got)
 	}

@@ -14,8 +14,8 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// A wildcard's owner reads which record its certificate needs, and the certificate is
-// ordered as soon as the record is there.
+// A wildcard domain names the record that its certificate needs, and the certificate is ordered as soon as the record
+// exists.
 func TestWildcardNeedsItsChallenge(t *testing.T) {
 	t.Parallel()
 	var retried []string
@@ -43,14 +43,14 @@ func TestWildcardNeedsItsChallenge(t *testing.T) {
 		t.Errorf("checked again in %v", in)
 	}
 	retried = nil
-	w.zone.Set("other.test", "CNAME example.com.acme.test.") // over a name of its own
+	w.zone.Set("other.test", "CNAME example.com.acme.test.") // through an alias at another name
 	if dom = w.verify(dom); last().Status != RecordValid || len(dom.Problems) != 0 {
 		t.Errorf("with the record: %+v", dom)
 	}
 	if in := dom.NextCheckAt.Sub(db.Now()); in < everyDay/2 || len(retried) == 0 || retried[0] != "*.example.com" {
 		t.Errorf("checked again in %v, ordered for %v", in, retried)
 	}
-	// Loops and long ways end.
+	// Alias loops and long alias chains end.
 	w.zone.Set("other.test", "CNAME _acme-challenge.example.com.")
 	dom = w.verify(dom)
 	if last().Status != RecordInvalid {
@@ -61,8 +61,8 @@ func TestWildcardNeedsItsChallenge(t *testing.T) {
 	}
 }
 
-// A name is served before its visitors come while its owner has proven it and delegated its challenge. Silence of name servers
-// takes nothing away, and neither does time; another goal does, of the challenge or of the owner.
+// A verified name with a delegated challenge is served before its DNS points here. Unanswered queries and elapsed time
+// don't change that; a changed delegation or owner does.
 func TestServedAhead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Certificates = authority{zone: ".acme.test"} }, nil)
@@ -105,7 +105,7 @@ func TestServedAhead(t *testing.T) {
 	}
 }
 
-// Where wildcards can't have certificates their owners read so at once.
+// On an installation that can't issue wildcard certificates, owners of wildcards read that at once.
 func TestWildcardWithoutCertificates(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Certificates = authority{} }, nil)
@@ -117,8 +117,7 @@ func TestWildcardWithoutCertificates(t *testing.T) {
 	}
 }
 
-// Name servers that know one kind of address alone keep nobody waiting, and those that know
-// no asterisk neither.
+// A name server that ignores one record type delays nothing, and neither does one that doesn't support wildcards.
 func TestHalfDeafServers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, nil)
@@ -132,13 +131,13 @@ func TestHalfDeafServers(t *testing.T) {
 	}
 	w = newWorld(t, nil, nil)
 	w.zone.Set("_slipway.example.com", w.txt(ann))
-	w.zone.Set("slipway-check.example.com", here) // as its wildcard would be answered
+	w.zone.Set("slipway-check.example.com", here) // as the zone's wildcard would answer
 	if dom := w.verify(w.add(ann, "*.example.com")); dom.Status != Active {
 		t.Errorf("got %+v", dom)
 	}
 }
 
-// deaf is a resolver that does not answer about one kind of record.
+// deaf is a resolver that doesn't answer for one record type.
 type deaf struct {
 	Resolver
 	kind uint16
@@ -151,7 +150,7 @@ func (d deaf) Ask(ctx context.Context, server netip.AddrPort, name string, kind 
 	return d.Resolver.Ask(ctx, server, name, kind)
 }
 
-// An answer counts for the name that was asked about and what it is an alias of.
+// Only records of the queried name and of its alias targets count.
 func TestGatherFollowsTheName(t *testing.T) {
 	t.Parallel()
 	m := new(dns.Msg)
@@ -185,7 +184,7 @@ func TestGatherFollowsTheName(t *testing.T) {
 	}
 }
 
-// CAA records stand in the way also where our authorities don't say what they are called.
+// CAA records block issuance even if an authority's CAA name is unknown.
 func TestCAAOfUnnamedAuthorities(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -211,8 +210,8 @@ func TestCAAOfUnnamedAuthorities(t *testing.T) {
 	}
 }
 
-// A record's value can be set as it is: one address, the operator's before those that were
-// found, and those that the internet reaches before the others.
+// The required value of a record is a single address that can be copied: the operator's address if set, otherwise the
+// one that the edge listens on, otherwise a public address of the sites' domain.
 func TestRequiredAddress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Addrs = nil }, nil)

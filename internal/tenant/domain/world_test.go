@@ -54,10 +54,9 @@ func (e *recorded) names(name string) []string {
 	return out
 }
 
-// named are Sites.
+// named implements Config.Sites.
 type named struct{}
 
-// Subdomain is for Config.Sites.
 func (named) Subdomain(_ context.Context, _ db.Reader, owner account.OwnerID, site id.Site) (string, error) {
 	if !strings.HasPrefix(string(site), string(owner)+"-") {
 		return "", fault.Missing("site")
@@ -65,7 +64,6 @@ func (named) Subdomain(_ context.Context, _ db.Reader, owner account.OwnerID, si
 	return string(site), nil
 }
 
-// AnnounceTx is for Config.Events.
 func (e *recorded) AnnounceTx(_ context.Context, tx *db.Tx, name string, d Domain) error {
 	tx.AfterCommit(func() {
 		e.mu.Lock()
@@ -75,10 +73,10 @@ func (e *recorded) AnnounceTx(_ context.Context, tx *db.Tx, name string, d Domai
 	return nil
 }
 
-// authority stands for public authorities.
+// authority is a fake of the public authorities.
 type authority struct {
 	cas   []string
-	zone  string                       // empty: wildcards can't have a certificate
+	zone  string                       // empty: no wildcard certificates
 	retry func(tx *db.Tx, name string) // Optional.
 }
 
@@ -110,24 +108,24 @@ func newWorld(t testing.TB, change func(*Config), registry http.HandlerFunc) *wo
 	c.Addrs = []netip.Addr{netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("2001:db8::7")}
 	c.Allow = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 	c.NSPort = netip.MustParseAddrPort(w.zone.Addr).Port()
-	// Sites are named <owner>-<anything>; their subdomain is their id.
+	// Sites are named <owner>-<anything>, and their subdomain is their ID.
 	c.Sites, c.Events = named{}, w.events
 	if change != nil {
 		change(&c)
 	}
 	w.Domains = New(c)
 	w.rdap.shipped = bases{"com": {w.rdapd.URL + "/com/"}}
-	w.budget, w.hedge = time.Minute, time.Minute // nothing waits unless a test wants it to
+	w.budget, w.hedge = time.Minute, time.Minute // no timeouts unless a test wants them
 	return w
 }
 
-// hurry makes waiting short, for tests in which somebody keeps silent.
+// hurry shortens timeouts for tests in which a server doesn't answer.
 func (w *world) hurry() {
 	w.budget, w.hedge = time.Second, 50*time.Millisecond
 	w.c.Resolver = &DNS{Server: w.zone.Addr, Timeout: 200 * time.Millisecond}
 }
 
-// insert puts a row where the tests of lists and checks need one.
+// insert adds a domain's row directly.
 func (w *world) insert(owner account.OwnerID, site, name string, s Status) {
 	w.t.Helper()
 	now, proven := db.Now(), db.Time(0)

@@ -5,5 +5,5 @@ import (
 	"slices"
 )
 
-// Names is for the test that compares the limits with the documents.
+// Names lists all limits, for the test that compares them with the docs.
 func Names() []Name { return slices.Sorted(maps.Keys(kinds)) }

@@ -57,7 +57,7 @@ func TestParseLimits(t *testing.T) {
 	}
 }
 
-// What is said of a limit that is used up reads well for each of them.
+// The error message of each reached limit is readable.
 func TestLimitWords(t *testing.T) {
 	t.Parallel()
 	for u, want := range map[limits.Use]string{

@@ -13,7 +13,7 @@ func at(y int, m time.Month, d, h int) db.Time {
 	return db.At(time.Date(y, m, d, h, 0, 0, 0, time.UTC))
 }
 
-// Windows follow the subscription, month by month from its anchor, and the calendar where there is none.
+// A limit window is a month from the subscription's anchor, or a calendar month without a subscription.
 func TestWindows(t *testing.T) {
 	t.Parallel()
 	last := limits.Cycle{Anchor: at(2027, 1, 31, 9)}
@@ -64,7 +64,8 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// Over forty years windows of every anchor follow each other without a gap, each is about a month, and every moment lies in its own.
+// Over forty years, the windows of every anchor follow each other without gaps, are about a month long, and contain
+// each of their moments.
 func TestWindowsFollowEachOther(t *testing.T) {
 	t.Parallel()
 	for day := 1; day <= 31; day++ {

@@ -33,7 +33,7 @@ var hello = mail.Message{
 	Text:    "Dear Ada,\n\n.a line that begins with a dot\nFrom the start\n" + strings.Repeat("long äöü ", 40) + "\n",
 }
 
-// A mail arrives as it was written, over whatever line the server wants.
+// An email arrives unchanged over each kind of connection that the server requires.
 func TestSend(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -101,7 +101,7 @@ func TestSend(t *testing.T) {
 	}
 }
 
-// What a server says for good is told apart from what may pass.
+// Send tells a server's permanent errors from temporary ones.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	srv := mailtest.New(t, mailtest.Config{Refuse: func(to string) error {
@@ -131,7 +131,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Neither a mail nor a password leaves over a line that is not what it should be.
+// Neither an email nor a password is sent over a connection that isn't as secure as configured.
 func TestNothingInTheClear(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -187,7 +187,7 @@ func TestNothingInTheClear(t *testing.T) {
 	}
 }
 
-// A text that would be a second header, recipient or command goes nowhere.
+// Text that would inject another header, recipient or SMTP command is refused.
 func TestInjection(t *testing.T) {
 	t.Parallel()
 	srv := mailtest.New(t, mailtest.Config{})
@@ -224,8 +224,8 @@ func TestInjection(t *testing.T) {
 	}
 }
 
-// A server that says nothing, or no end of it, costs the time limit and no more; so does
-// a caller who gives up.
+// A server that doesn't answer, or never ends its answer, costs only the time limit. Canceling the context ends Send at
+// once.
 func TestSlowServers(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -243,7 +243,7 @@ func TestSlowServers(t *testing.T) {
 				defer conn.Close()
 				conn.Write([]byte("220 slow\r\n"))
 				bufio.NewReader(conn).ReadString('\n')
-				conn.Read(make([]byte, 1)) // until the other side has had enough
+				conn.Read(make([]byte, 1)) // until the client gives up
 			}()
 		}
 	}()

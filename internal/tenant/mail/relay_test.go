@@ -17,8 +17,8 @@ import (
 	"slipway/internal/tenant/mail/mailtest"
 )
 
-// What a program sends arrives with the operator's sender, its own as the address of
-// replies, and nothing of it becomes another header.
+// A program's email is sent with the operator's sender and the program's sender as Reply-To, and nothing of it can
+// inject a header.
 func TestRelay(t *testing.T) {
 	t.Parallel()
 	server := mailtest.New(t, mailtest.Config{Refuse: func(to string) error {
@@ -98,7 +98,7 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// A mail for more recipients than one may have is sent to none of them, also where the program goes on after the first refusal.
+// An email with too many recipients is sent to none of them, even if the program continues after the first refusal.
 func TestMailToManyIsWhole(t *testing.T) {
 	t.Parallel()
 	server := mailtest.New(t, mailtest.Config{})
@@ -152,7 +152,7 @@ func TestMailToManyIsWhole(t *testing.T) {
 	}
 }
 
-// An owner's programs that hand over mails without end hold the owner's places alone.
+// One owner's programs that hold relay connections open use only the owner's share.
 func TestRelayIsShared(t *testing.T) {
 	t.Parallel()
 	server := mailtest.New(t, mailtest.Config{})
@@ -182,7 +182,7 @@ func TestRelayIsShared(t *testing.T) {
 			return smtp.NewClient(c)
 		}
 	}
-	for i := range 2 * relayConns { // each begins a mail, and says no more
+	for i := range 2 * relayConns { // each begins an email and then sends nothing
 		c := connect[[]string{"anna1", "anna2"}[i%2]]()
 		if err := errors.Join(c.Mail("a@b.test", nil), c.Rcpt("ada@example.test", nil)); err != nil {
 			t.Fatal(err)
@@ -203,7 +203,7 @@ func TestRelayIsShared(t *testing.T) {
 	}
 }
 
-// senders are told with the first function, and belong to whom the second says.
+// senders calls note for a sender's log lines and owner for a sender's owner.
 type senders struct {
 	note  func(sender, line string)
 	owner func(sender string) string

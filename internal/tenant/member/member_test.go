@@ -17,8 +17,8 @@ import (
 	"slipway/internal/tenant/webhook"
 )
 
-// What a host asks is answered for members alone, and sends them to that host alone; no
-// question, grant or cookie passes for another.
+// A host's sign-in question is answered only for members, who are sent back to that host only. Questions, grants and
+// cookies are valid for one host.
 func TestMembersOfASite(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -107,7 +107,8 @@ func TestMembersOfASite(t *testing.T) {
 	}
 }
 
-// Members of a team see the protected addresses of its sites, for five minutes at a time; others, and who was removed, don't.
+// Members of a team can open the protected addresses of its sites, rechecked every five minutes. Other users and
+// removed members can't.
 func TestMembersOfATeam(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -184,7 +185,7 @@ func TestMembersOfATeam(t *testing.T) {
 	pass := m.Pass(visit.Question{Site: s.ID, User: string(viewer.ID)}, "shop.sites.test", time.Now().Add(time.Minute))
 	signedIn := m.Pass(visit.Question{Site: s.ID, User: string(viewer.ID), Session: "ses_1"}, "shop.sites.test", time.Now().Add(time.Minute))
 	passes := func() bool { return m.Passes(t.Context(), pass, s.ID, "shop.sites.test") }
-	later := func() { // what was found is too old
+	later := func() { // the cached result expires
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		for v, f := range m.standing {

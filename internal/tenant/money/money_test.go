@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// edge returns a number that is often at the end of what fits.
+// edge returns a number that is often near the limits of int64.
 func edge(r *rand.Rand) int64 {
 	switch r.IntN(5) {
 	case 0:
@@ -24,7 +24,7 @@ func edge(r *rand.Rand) int64 {
 	return r.Int64N(1<<40) - 1<<39
 }
 
-// oracle is MulDiv with numbers that have no end.
+// oracle is MulDiv with arbitrary precision.
 func oracle(q, num, den int64) (int64, bool) {
 	p := new(big.Int).Mul(big.NewInt(q), big.NewInt(num))
 	sign := p.Sign()
@@ -35,7 +35,7 @@ func oracle(q, num, den int64) (int64, bool) {
 	return p.Int64(), p.IsInt64() && p.Int64() != math.MinInt64
 }
 
-// Every product and quotient is that of math/big, also at the end of 64 bits, or an error.
+// MulDiv agrees with math/big, or returns an error, also near the limits of int64.
 func TestMulDivAgainstBig(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(24, 26))
@@ -58,7 +58,7 @@ func TestMulDivAgainstBig(t *testing.T) {
 	}
 }
 
-// The parts of a rate add up to what exceeds the included quantity, and each costs what math/big says.
+// The parts of a rate sum to the quantity above the included one, and each part's price agrees with math/big.
 func TestTiersAgainstBig(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 24))
@@ -91,7 +91,7 @@ func TestTiersAgainstBig(t *testing.T) {
 		if sum != max(0, q-rate.Included) {
 			t.Fatalf("%d of %d in parts %+v of %+v", sum, q, parts, rate)
 		}
-		// Where a quantity is divided changes nothing of how much of it lies in each tier.
+		// Pricing a quantity in two steps puts the same amounts into each tier.
 		first := r.Int64N(q + 1)
 		one, err := rate.Price(0, first)
 		two, err2 := rate.Price(first, q-first)
@@ -133,7 +133,7 @@ func TestRateCheck(t *testing.T) {
 	}
 }
 
-// Amounts have as many decimal places as ISO 4217 says, and reading what is written gives the amount.
+// Amounts have the decimal places of ISO 4217, and parsing a formatted amount returns it.
 func TestDecimals(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

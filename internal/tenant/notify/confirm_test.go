@@ -12,7 +12,7 @@ import (
 	"slipway/internal/tenant/mail/mailtest"
 )
 
-// token is the last part of the first link of a mail with this word in its path.
+// token returns the last part of an email's first link whose path contains word.
 func token(t *testing.T, m mailtest.Mail, word string) string {
 	t.Helper()
 	part := regexp.MustCompile(`https://slipway\.test/notifications/` + word + `/(\S+)`).FindStringSubmatch(m.Text)
@@ -22,8 +22,8 @@ func token(t *testing.T, m mailtest.Mail, word string) string {
 	return part[1]
 }
 
-// A stranger gets one email, which asks; what happens is mailed to them once they have said
-// yes, and no longer once they have said no. The account can't undo their no.
+// A new recipient gets one email that asks for consent, and notifications only after confirming and until declining.
+// The account can't undo a recipient's refusal.
 func TestRecipientsAreAsked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -54,7 +54,7 @@ func TestRecipientsAreAsked(t *testing.T) {
 	if now, err := w.Get(t.Context(), w.db, anna, c.ID); err != nil || !now.Unconfirmed() {
 		t.Errorf("opening the link confirmed it: %+v, %v", now, err)
 	}
-	for range 2 { // a second time changes nothing
+	for range 2 { // confirming twice changes nothing
 		w.write(func(tx *db.Tx) error { _, err := w.ConfirmTx(t.Context(), tx, yes); return err })
 	}
 	w.tell("site_1", failed)
@@ -72,7 +72,7 @@ func TestRecipientsAreAsked(t *testing.T) {
 		t.Errorf("the channel after a mail: %+v, %v", now, err)
 	}
 
-	w.tell("site_1", failed) // on its way when they say no
+	w.tell("site_1", failed) // queued before the recipient declines
 	w.write(func(tx *db.Tx) error { _, err := w.StopTx(t.Context(), tx, no); return err })
 	w.tell("site_1", failed)
 	w.drain()
@@ -94,7 +94,7 @@ func TestRecipientsAreAsked(t *testing.T) {
 	if got := w.inbox.All(); len(got) != 2 {
 		t.Errorf("%d mails after a no", len(got)-2)
 	}
-	w.write(func(tx *db.Tx) error { // theirs to undo
+	w.write(func(tx *db.Tx) error { // the recipient can undo it
 		_, err := w.ConfirmTx(t.Context(), tx, yes)
 		return err
 	})
@@ -103,7 +103,7 @@ func TestRecipientsAreAsked(t *testing.T) {
 	w.inbox.Wait(3)
 }
 
-// A link is for one address of one channel, for a week.
+// A confirmation link is valid for one address of one channel, for a week.
 func TestConfirmationLinks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -126,7 +126,7 @@ func TestConfirmationLinks(t *testing.T) {
 	refused("after a week", yes)
 	now = now.Add(-ConfirmLife)
 
-	// The account points the channel elsewhere: the first recipient's yes is not the second one's.
+	// If the account changes the channel's address, the first recipient's confirmation doesn't apply to the second.
 	mallory := "mallory@example.test"
 	w.write(func(tx *db.Tx) error {
 		c, err := w.UpdateTx(t.Context(), tx, anna, c.ID, Patch{URL: &mallory})
@@ -163,8 +163,8 @@ func TestConfirmationLinks(t *testing.T) {
 	refused("a deleted channel", second)
 }
 
-// A mailbox gets 3 requests a day, whoever asks and however often the channel is made anew;
-// an account sends 20.
+// An address gets at most 3 confirmation requests a day over all accounts and re-created channels, and an account sends
+// at most 20.
 func TestConfirmationsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -201,7 +201,7 @@ func TestConfirmationsAreBounded(t *testing.T) {
 	}
 }
 
-// What the mail server refuses is said at the channel.
+// A mail server's refusal is shown on the channel.
 func TestRecipientRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -75,16 +75,14 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// owners is a Mailer.
+// owners implements Config.Owners.
 type owners struct{ w *world }
 
-// TellOwnerTx is for Config.Owners.
 func (o owners) TellOwnerTx(_ context.Context, _ *db.Tx, owner account.OwnerID, subject, text, path string) error {
 	o.w.mails = append(o.w.mails, string(owner)+": "+subject+" "+path)
 	return nil
 }
 
-// Mails is the same.
 func (o owners) Mails() bool { return true }
 
 func must(t testing.TB, err error) {
@@ -105,7 +103,7 @@ func (w *world) channel(n NewChannel) (c Channel) {
 	return c
 }
 
-// drain runs the workers until nothing is due, and returns what arrived.
+// drain runs the workers until nothing is due and returns the messages received.
 func (w *world) drain() []map[string]any {
 	w.t.Helper()
 	jobs := job.New(job.Config{
@@ -139,8 +137,8 @@ func (w *world) tell(site id.Site, m Message) {
 	w.write(func(tx *db.Tx) error { return w.TellTx(w.t.Context(), tx, anna, site, m) })
 }
 
-// Each service gets what its documentation asks for, and nothing that a user wrote formats,
-// mentions or links.
+// Each service gets the format that its documentation requires. User-written text can't add formatting, mentions or
+// links.
 func TestFormats(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -191,7 +189,7 @@ func TestFormats(t *testing.T) {
 	w.write(func(tx *db.Tx) error { return w.DeleteTx(t.Context(), tx, anna, c.ID) })
 }
 
-// A channel hears of what it asked for, of its site alone, of its owner alone.
+// A channel gets only the events it selected, of its sites and its owner.
 func TestWhoHears(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -255,8 +253,8 @@ func TestWhoHears(t *testing.T) {
 	}
 }
 
-// A service that is down gets the message later; one that refuses is not asked again, and
-// the channel says why, without its address.
+// A message to a service that is down is retried. One that is refused isn't, and the channel shows the reason without
+// the address.
 func TestServiceIsDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -321,8 +319,8 @@ func TestChannelsAreChecked(t *testing.T) {
 	}
 }
 
-// An address is told once of what happened, whatever leads there, and an account sends so many
-// messages a minute to a host and in all: the rest is dropped, and the channel says so.
+// An address gets each event once, even through several channels. Messages per minute are limited per host and per
+// account; the rest is dropped, and the channel says so.
 func TestMessagesAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -375,7 +373,7 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 }
 
-// A change that changes nothing leaves the channel as it is, and a name has something to see.
+// An update without a change leaves the channel as it is, and a name needs a visible character.
 func TestChannelChangesAreReal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -15,7 +15,7 @@ import (
 	"slipway/internal/tenant/oauth"
 )
 
-// An address is compared byte by byte; only the port of a loopback address is free.
+// Redirect URIs are compared byte by byte. Only the port of a loopback address may differ.
 func TestRedirects(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -51,7 +51,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// Addresses and names that no app may have.
+// Invalid redirect URIs and names of apps are refused.
 func TestAppSettings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -90,7 +90,7 @@ func TestAppSettings(t *testing.T) {
 	}
 }
 
-// A confidential app has two secrets for a day, and a public one none.
+// A confidential app has two valid secrets for a day after a rotation. A public app has none.
 func TestClientSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -122,7 +122,7 @@ func TestClientSecrets(t *testing.T) {
 	}
 }
 
-// An app may describe itself at an https address, in a document that is bounded and speaks of itself.
+// An app may be described by a document at its https client ID, which is limited in size and must name itself.
 func TestMetadataDocuments(t *testing.T) {
 	t.Parallel()
 	var status int
@@ -134,7 +134,7 @@ func TestMetadataDocuments(t *testing.T) {
 	}))
 	defer srv.Close()
 	out := srv.Client()
-	out.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // as egress' clients
+	out.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // like egress clients
 	w := newWorld(t, out)
 	id := srv.URL + "/client.json"
 	document := func(changes map[string]any) string {
@@ -175,7 +175,7 @@ func TestMetadataDocuments(t *testing.T) {
 	if err != nil || r.App.Name != "Self Made" || !r.App.Document() || r.App.FirstParty() {
 		t.Fatalf("the request is %+v, %v", r, err)
 	}
-	status = 500 // while it is fresh, nobody asks again
+	status = 500 // while the document is fresh, it isn't fetched again
 	if _, err := w.Authorize(t.Context(), w.ada.Caller(), w.query("client_id", id)); err != nil {
 		t.Errorf("a document that was just read: %v", err)
 	}

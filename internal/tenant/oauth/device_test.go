@@ -11,7 +11,7 @@ import (
 	"slipway/internal/tenant/oauth"
 )
 
-// A device is approved once, polled at its pace, and its code expires.
+// A device is approved once, must respect the polling interval, and its code expires.
 func TestDeviceGrant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -81,7 +81,7 @@ func TestDeviceGrant(t *testing.T) {
 	}
 }
 
-// The devices of one network don't take the places of others, and have places again when theirs expire.
+// Devices of one network don't use up the limit of other networks, and expired ones free their slots.
 func TestDevicesOfOneNetwork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

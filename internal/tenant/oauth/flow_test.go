@@ -56,7 +56,7 @@ func TestCodeGrant(t *testing.T) {
 	}
 }
 
-// A code works once, for its app, address and verifier alone; whatever is wrong, it is spent.
+// A code works once, and only for its app, redirect URI and verifier. A failed exchange uses it up too.
 func TestCodeIsSpent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -86,7 +86,7 @@ func TestCodeIsSpent(t *testing.T) {
 	wantCode(t, "expired", err, "invalid_grant")
 }
 
-// Of 20 exchanges at once exactly one gets tokens.
+// Of 20 concurrent exchanges of a code, exactly one gets tokens.
 func TestCodeRace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -109,7 +109,7 @@ func TestCodeRace(t *testing.T) {
 	}
 }
 
-// Rotation with one answer for all who ask within a minute, and reuse that ends the grant.
+// Refreshing rotates the token. All requests within a minute get the same answer, and later reuse ends the grant.
 func TestRefresh(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -146,7 +146,7 @@ func TestRefresh(t *testing.T) {
 	wantCode(t, "wider", err, "invalid_scope")
 	wide, err := refresh(narrow.Refresh, "")
 	must(t, err)
-	// The successor of first was used: the grace for first is over, a minute or not.
+	// The successor of the first token was used, so the first one's grace period is over even within the minute.
 	_, err = refresh(first.Refresh, "")
 	wantCode(t, "reuse after the successor's rotation", err, "invalid_grant")
 	if w.works(wide) {
@@ -189,7 +189,7 @@ func TestTokensExpire(t *testing.T) {
 	wantCode(t, "after 31 days", err, "invalid_grant")
 }
 
-// Whoever is suspended, and whatever app the operator disables, is out at the next request.
+// A suspended user's tokens and a disabled app's tokens fail at the next request.
 func TestRightsAreComputedAtEachRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -242,14 +242,14 @@ func TestRevokeAndIntrospect(t *testing.T) {
 	}
 }
 
-// What an authorization request may not be, and where each refusal goes.
+// Invalid authorization requests are refused, on a page or by a redirect to the app.
 func TestAuthorize(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	for name, tt := range map[string]struct {
 		changes []string
-		page    string // code of the fault that a page of ours shows, or
-		sent    string // error that the app is told
+		page    string // code of the error page, or
+		sent    string // error sent to the app
 	}{
 		"unknown app":         {[]string{"client_id", "app_unknown"}, "unknown_client", ""},
 		"no app":              {[]string{"client_id", ""}, "invalid_request", ""},
@@ -294,7 +294,7 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
-// What a person allows is what the page of this very session showed, and no more than that.
+// A consent is valid only for the session whose page showed it, and grants no more than the page showed.
 func TestConsentIsBound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

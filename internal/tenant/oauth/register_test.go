@@ -10,8 +10,8 @@ import (
 	"slipway/internal/tenant/oauth"
 )
 
-// Apps register themselves only where that is open, so many per network and in all; one that nobody authorizes is gone after
-// a day, and one that is used stays.
+// Apps can register themselves only if the operator allows it, with limits per network and in total. An unused
+// registration is deleted after a day; a used one stays.
 func TestRegister(t *testing.T) {
 	t.Parallel()
 	closed := newWorld(t, nil)

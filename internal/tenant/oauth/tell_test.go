@@ -10,8 +10,8 @@ import (
 	"slipway/internal/tenant/webhook"
 )
 
-// The account that an app acts for and the account that registered it are told of a grant and of its end, each once, and
-// nobody else is.
+// The account that an app acts for and the account that registered it get one event when a grant begins and one when it
+// ends. Other accounts get none.
 func TestAppEvents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -35,7 +35,7 @@ func TestAppEvents(t *testing.T) {
 	got := w.tokens()
 	c, err := w.Authenticate(t.Context(), got.Access, here)
 	must(t, err)
-	if _, err := w.Refresh(t.Context(), w.app, got.Refresh, ""); err != nil { // tells nobody anything
+	if _, err := w.Refresh(t.Context(), w.app, got.Refresh, ""); err != nil { // sends no event
 		t.Error(err)
 	}
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {

@@ -27,7 +27,7 @@ const (
 
 var here = netip.MustParseAddr("203.0.113.7")
 
-// world is an authorization server with a person and an app.
+// world is an authorization server with a user and an app.
 type world struct {
 	*oauth.Server
 	t        *testing.T
@@ -70,7 +70,7 @@ func challenge(verifier string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// query is a valid authorization request, with some parameters changed; "" leaves one out.
+// query returns a valid authorization request with parameters changed. An empty value removes a parameter.
 func (w *world) query(changes ...string) url.Values {
 	q := url.Values{
 		"client_id": {string(w.app.ID)}, "redirect_uri": {callback}, "response_type": {"code"}, "state": {"xyz"},
@@ -85,7 +85,7 @@ func (w *world) query(changes ...string) url.Values {
 	return q
 }
 
-// code is a code for all that the request asks for.
+// code returns an authorization code for everything the request asks for.
 func (w *world) code(changes ...string) string {
 	w.t.Helper()
 	return w.codeFor(oauth.Consent{}, changes...)
@@ -111,7 +111,7 @@ func (w *world) codeFor(c oauth.Consent, changes ...string) string {
 	return u.Query().Get("code")
 }
 
-// tokens is a fresh pair.
+// tokens returns a new pair of tokens.
 func (w *world) tokens() oauth.Tokens {
 	w.t.Helper()
 	t, err := w.Redeem(w.t.Context(), w.app, w.code(), callback, verifier)
@@ -119,14 +119,14 @@ func (w *world) tokens() oauth.Tokens {
 	return t
 }
 
-// works reports whether an access token lets somebody in.
+// works reports whether an access token is accepted.
 func (w *world) works(t oauth.Tokens) bool {
 	w.t.Helper()
 	_, err := w.Authenticate(w.t.Context(), t.Access, here)
 	return err == nil
 }
 
-// exec changes the database behind the server's back.
+// exec changes the database directly.
 func (w *world) exec(query string, args ...any) {
 	w.t.Helper()
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
@@ -135,7 +135,7 @@ func (w *world) exec(query string, args ...any) {
 	}))
 }
 
-// later moves what the server remembers into the past.
+// later moves the server's stored times into the past.
 func (w *world) later(by time.Duration) {
 	w.t.Helper()
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
@@ -160,7 +160,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// wantCode checks an error of the token endpoint.
+// wantCode fails the test unless err is a token endpoint error with the code.
 func wantCode(t *testing.T, what string, err error, code string) {
 	t.Helper()
 	var e *oauth.Error

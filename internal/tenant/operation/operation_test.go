@@ -48,7 +48,7 @@ func TestLife(t *testing.T) {
 	if err := write(func(tx *db.Tx) error { return o.EndTx(t.Context(), tx, op.ID, "done", "", map[string]int{"count": 3}) }); err != nil {
 		t.Fatal(err)
 	}
-	// The end is the end.
+	// A finished operation doesn't change.
 	if err := write(func(tx *db.Tx) error {
 		if err := o.AdvanceTx(t.Context(), tx, op.ID, 0.5, "", "late"); err != nil {
 			return err

@@ -11,7 +11,7 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// What changes nothing writes nothing and tells nobody; what changes something says what.
+// An update without a change writes nothing and sends no event. The event of a real change names the changed fields.
 func TestOnlyRealChangesAreTold(t *testing.T) {
 	t.Parallel()
 	r := open(t)
@@ -49,8 +49,8 @@ func TestOnlyRealChangesAreTold(t *testing.T) {
 	vars(site.NewVar{Key: "A", Value: "1"}, site.NewVar{Key: "B", Value: "2", Secret: true})
 	vars(site.NewVar{Key: "A", Value: "1"}, site.NewVar{Key: "B", Value: "2", Secret: true, Target: []string{"runtime", "build"}})
 	vars(site.NewVar{Key: "A", Value: "1", Secret: true})
-	// The same in other words, or sent again, is the same: each of these is sent twice and
-	// told once.
+	// Repeated updates and other spellings of the same values aren't changes: each update is sent twice and causes one
+	// event.
 	for range 2 {
 		spelled, storage, ports, memory, off := "GIT.test/acme/site/", []string{}, []int{}, 256, "off"
 		patch(site.Patch{

@@ -226,8 +226,7 @@ func TestUpdateKeepsTheAddressAndMarksARedeploy(t *testing.T) {
 	}
 }
 
-// A preview never sees what is for production alone; a key exists once for each, or once
-// for both.
+// Previews never get production-only variables. A key has one value per environment, or one for both.
 func TestEnvTargets(t *testing.T) {
 	t.Parallel()
 	r := open(t)
@@ -290,8 +289,8 @@ func TestEnvTargets(t *testing.T) {
 	check("deleted by its key", "X=3 ", "X=3 ")
 }
 
-// A value for branches counts in previews of branches that match, before one for all; the
-// longest pattern wins.
+// A branch-specific value applies to previews of matching branches and overrides the general one. The longest pattern
+// wins.
 func TestEnvBranches(t *testing.T) {
 	t.Parallel()
 	r := open(t)

@@ -12,8 +12,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// What is exported of a site and imported into another gives every environment the same
-// variables: those for both, for one of them, and for branches.
+// Importing a site's exported variables into another site gives every environment the same variables, including
+// branch-specific ones.
 func TestImportAgreesWithExport(t *testing.T) {
 	t.Parallel()
 	r := open(t)
@@ -37,7 +37,7 @@ func TestImportAgreesWithExport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var back site.Export // as a backup stores it
+	var back site.Export // read back as a backup stores it
 	if text, err := json.Marshal(out); err != nil || json.Unmarshal(text, &back) != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +84,8 @@ func (c connected) CredentialOf(context.Context, site.ID, string) (*fetch.Creden
 	return (*fetch.Credential)(&c), nil
 }
 
-// A site's export holds its own credential, and never the token of the connected account that
-// its repository is read with: whoever restores a backup need not be whose account it is.
+// A site's export includes its own credential but never a connected account's token, because another person may restore
+// the backup.
 func TestExportHoldsNoConnectedToken(t *testing.T) {
 	t.Parallel()
 	const theirs, own = "token-of-the-connected-account", "token-of-the-site"

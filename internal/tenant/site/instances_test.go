@@ -6,7 +6,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// Several instances are for programs without storage, and a patch changes what it names.
+// Only programs without storage can have several instances, and a patch changes only the fields it names.
 func TestCheckInstances(t *testing.T) {
 	t.Parallel()
 	n := func(v int) *int { return &v }

@@ -86,7 +86,7 @@ func TestNumbersOfSites(t *testing.T) {
 	}
 }
 
-// What people type finds what they mean, in every script, on both databases alike.
+// Search ignores letter case in every script and finds the same on both databases.
 func TestSearch(t *testing.T) {
 	t.Parallel()
 	r := open(t)
@@ -136,7 +136,7 @@ func TestSearch(t *testing.T) {
 		"blog":            "Blog_2 100%, My Blog",
 		"  BLOG  ":        "Blog_2 100%, My Blog",
 		"my  blog":        "My Blog",
-		"my-blog":         "My Blog", // the subdomain
+		"my-blog":         "My Blog", // matches the subdomain
 		"journal":         "My Blog",
 		"ACME/site":       "back\\slash, ＷＩＤＥ, İstanbul, Straße nach Zürich, МОСКВА ЁЛКА, Blog_2 100%",
 		"100%":            "Blog_2 100%",
@@ -173,7 +173,7 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%q finds %q of %d, want %q", text, got, total, want)
 		}
 	}
-	// Pages and other filters go with it.
+	// Search works together with pages and other filters.
 	for name, tt := range map[string]struct {
 		f           site.Filter
 		rows, total int
@@ -199,7 +199,7 @@ func TestSearch(t *testing.T) {
 	}); !fault.Is(err, fault.Invalid) {
 		t.Errorf("too long: %v", err)
 	}
-	// A new name is found, the old one isn't any more.
+	// After a rename, search finds the new name and not the old one.
 	name := "Почта"
 	r.write(t, func(tx *db.Tx) error {
 		_, err := r.UpdateTx(ctx, tx, anna, ids["My Blog"], site.Patch{Name: &name})

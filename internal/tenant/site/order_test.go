@@ -12,7 +12,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// A machine that stops inside a transaction that creates or changes a site holds up no other account's sites.
+// A machine that hangs inside a transaction that creates or changes a site doesn't block other accounts' sites.
 func TestStalledTransaction(t *testing.T) {
 	t.Parallel()
 	r := open(t)
@@ -44,7 +44,7 @@ func TestStalledTransaction(t *testing.T) {
 	}
 }
 
-// Versions become visible in order: who reads those above the highest that it has seen misses none.
+// Versions become visible in order, so that a reader of versions above the last one it saw misses none.
 func TestVersionsInOrder(t *testing.T) {
 	t.Parallel()
 	r := open(t)

@@ -10,7 +10,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Serving settings are the owner's, keep what a patch leaves out, and tell the edges.
+// Serving settings belong to the owner. A patch keeps the fields it omits, and changes notify the edges.
 func TestServing(t *testing.T) {
 	t.Parallel()
 	r := open(t)

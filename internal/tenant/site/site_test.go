@@ -43,7 +43,7 @@ func open(t *testing.T, with ...func(*site.Config)) world {
 	return world{site.New(c), d}
 }
 
-// write runs fn in a transaction and fails the test when it does not pass.
+// write runs fn in a transaction and fails the test on an error.
 func (r world) write(t *testing.T, fn func(tx *db.Tx) error) {
 	t.Helper()
 	if err := r.db.Write(t.Context(), fn); err != nil {
@@ -187,8 +187,7 @@ func TestSlug(t *testing.T) {
 	}
 }
 
-// A slug is always a DNS label of at most 48 letters, digits and single inner hyphens,
-// and making a slug of a slug changes nothing.
+// A slug is a DNS label of at most 48 letters, digits and single inner hyphens, and is its own slug.
 func FuzzSlug(f *testing.F) {
 	for _, s := range []string{"", "a", "--", "Ä", "\xff", "İ", "ǅ", strings.Repeat("ﷺ", 100)} {
 		f.Add(s)
@@ -243,7 +242,7 @@ func TestConcurrentCreatesGetDifferentNames(t *testing.T) {
 	}
 }
 
-// Whatever happens to sites, the kept counts are what counting gives.
+// The stored counts of sites equal the real counts after any change.
 func TestCountsStayTrue(t *testing.T) {
 	t.Parallel()
 	r := open(t)
@@ -337,11 +336,11 @@ func TestStatusMovesOnlyAsDrawn(t *testing.T) {
 		t.Fatalf("a later failure left the site %s, %q", got.Status, got.StatusReason)
 	}
 	r.write(t, stop)
-	r.write(t, stop) // again is no error
+	r.write(t, stop) // stopping again is no error
 	r.write(t, start)
 }
 
-// What the edge sees moves with every change it must know of, and only forward.
+// The live view changes with every change that the edge must know of, and its version only increases.
 func TestLiveViewFollows(t *testing.T) {
 	t.Parallel()
 	r := open(t)
@@ -388,8 +387,8 @@ func TestLiveViewFollows(t *testing.T) {
 	}
 }
 
-// A credential is sealed for the host of its repository and ends with it: the token of
-// one host is never shown to another.
+// A site's credential is bound to its repository's host and is deleted when the host changes, so that one host's token
+// is never sent to another.
 func TestCredentialEndsWithItsHost(t *testing.T) {
 	t.Parallel()
 	r := open(t)

@@ -10,7 +10,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Tags are stored in one form, are found as a whole, and change with a patch that names them.
+// Tags are normalized, match only as a whole, and change only if a patch names them.
 func TestTags(t *testing.T) {
 	t.Parallel()
 	r := open(t)
@@ -82,7 +82,7 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// Those that come first do so on whatever page they would be, and the rest keep their order.
+// Sites listed in First come first on whichever page they would be. The others keep their order.
 func TestFirst(t *testing.T) {
 	t.Parallel()
 	r := open(t)
@@ -105,7 +105,7 @@ func TestFirst(t *testing.T) {
 	}
 }
 
-// A name is proposed that no site of the owner has, whatever the letter case.
+// FreeName returns a name that no site of the owner has, ignoring letter case.
 func TestFreeName(t *testing.T) {
 	t.Parallel()
 	r := open(t)

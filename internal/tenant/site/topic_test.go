@@ -7,7 +7,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// What one owner changes wakes the pages of that owner, and nobody else's.
+// A change of one owner's sites notifies only that owner's pages.
 func TestChangesWakeTheirOwner(t *testing.T) {
 	t.Parallel()
 	r := open(t)

@@ -7,7 +7,8 @@ import (
 	"slipway/internal/tenant/sso"
 )
 
-// An address alone never opens an account: not a verified one, not the same subject at another issuer (nOAuth).
+// An email address alone never signs in to an existing account, even if it is verified or has the same subject at
+// another issuer (nOAuth).
 func TestEmailIsNoIdentity(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, vouches("example.test"))
@@ -18,18 +19,18 @@ func TestEmailIsNoIdentity(t *testing.T) {
 	must(t, w.link(ada))
 	other := newWorld(t)
 	other.user("ada@example.test", password)
-	_, err = other.signIn() // the same subject, at an issuer of its own
+	_, err = other.signIn() // the same subject at another issuer
 	wantCode(t, err, "identity_unknown")
 }
 
-// An account is made where the provider vouches for the domain and has verified the address.
+// A sign-in creates an account only if the provider is trusted for the email's domain and has verified the address.
 func TestSignUp(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		domains  []string
 		email    string
 		verified any
-		code     string // of the refusal; empty: there is an account
+		code     string // error code; empty: an account is created
 	}{
 		"vouched":          {[]string{"example.test"}, "ada@example.test", true, ""},
 		"as text":          {[]string{"example.test"}, "ada@example.test", "true", ""},
@@ -70,7 +71,7 @@ func TestSignUp(t *testing.T) {
 	}
 }
 
-// An address that changed hands opens nothing of whoever had it: the new holder has another subject.
+// The next holder of an email address can't sign in to the previous holder's account, because the subject differs.
 func TestReusedEmail(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, vouches("example.test"))
@@ -86,7 +87,7 @@ func TestReusedEmail(t *testing.T) {
 	}
 }
 
-// Somebody who was invited comes in with the provider; an invited operator doesn't.
+// An invited user can sign in with the provider. An invited operator can't.
 func TestInvited(t *testing.T) {
 	t.Parallel()
 	for _, admin := range []bool{false, true} {
@@ -111,7 +112,7 @@ func TestInvited(t *testing.T) {
 	}
 }
 
-// Settings that can't be meant are refused before anything is stored.
+// Invalid settings are refused before anything is stored.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -1,7 +1,6 @@
 package sso
 
-// Claims holds the claims about a person.
 type Claims = claims
 
-// Verified reports whether an address counts as verified.
+// Verified reports whether the claims' email address counts as verified.
 func Verified(c Claims, kind Kind) bool { return c.verified(kind) }

@@ -13,7 +13,7 @@ import (
 	"slipway/internal/tenant/sso"
 )
 
-// A person who has linked an account signs in with it, and the session says how.
+// A user who linked an account signs in with it, and the session records the provider.
 func TestSignIn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -31,7 +31,7 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// Where the user has a second factor, the provider's word is no more than a password.
+// For a user with a second factor, a provider's sign-in counts only as the password.
 func TestSecondFactorIsOwed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -45,7 +45,7 @@ func TestSecondFactorIsOwed(t *testing.T) {
 	}
 }
 
-// The address that people are sent to is the provider's, and its redirect address is this provider's own.
+// Begin redirects to the provider's URL, and the redirect URI names this provider.
 func TestRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -60,7 +60,7 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// A state works once, in the browser that began it, at the provider that it was begun with.
+// A state works once, in the browser that started the sign-in, and for the provider it was started with.
 func TestState(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -78,16 +78,16 @@ func TestState(t *testing.T) {
 	q := begin()
 	must(t, finish("acme", browser, q))
 	wantCode(t, finish("acme", browser, q), "invalid_state")                // replayed
-	wantCode(t, finish("acme", sso.NewBrowser(), begin()), "invalid_state") // the answer of an attacker's sign-in (CSRF)
-	wantCode(t, finish("acme", "", begin()), "invalid_state")               // no cookie at all
-	wantCode(t, finish(other.ID, browser, begin()), "invalid_state")        // mix-up: an answer for another provider
+	wantCode(t, finish("acme", sso.NewBrowser(), begin()), "invalid_state") // the response of an attacker's sign-in (CSRF)
+	wantCode(t, finish("acme", "", begin()), "invalid_state")               // no cookie
+	wantCode(t, finish(other.ID, browser, begin()), "invalid_state")        // mix-up: a response for another provider
 	wantCode(t, finish("acme", browser, url.Values{"code": {"x"}}), "invalid_state")
 	q = begin()
 	must(t, w.db.Admin(t.Context(), `UPDATE sso_sign_ins SET expires_at = 1`))
-	wantCode(t, finish("acme", browser, q), "invalid_state") // too late
+	wantCode(t, finish("acme", browser, q), "invalid_state") // expired
 }
 
-// A browser has a few sign-ins under way, and no more.
+// The number of sign-ins in progress per browser is limited.
 func TestSignInsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -103,7 +103,7 @@ func TestSignInsAreBounded(t *testing.T) {
 	}
 }
 
-// What the provider refuses is told in its words, without a session.
+// A provider's refusal is reported with its error and creates no session.
 func TestRefusedByProvider(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -121,7 +121,7 @@ func TestRefusedByProvider(t *testing.T) {
 	}
 }
 
-// A sign-in that was begun to link signs nobody in, and links in the session that began it alone.
+// A sign-in started to link an account creates no session, and links only in the session that started it.
 func TestLinkIsTheSessions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -141,11 +141,11 @@ func TestLinkIsTheSessions(t *testing.T) {
 	}
 }
 
-// The last way to sign in stays; unlinking another one ends the sessions that it began.
+// The last sign-in method can't be unlinked. Unlinking another one ends its sessions.
 func TestUnlink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, vouches("example.test"))
-	s, err := w.signIn() // makes the account
+	s, err := w.signIn() // creates the account
 	must(t, err)
 	list, err := w.Identities(t.Context(), s.User)
 	must(t, err)
@@ -165,7 +165,7 @@ func TestUnlink(t *testing.T) {
 	}
 }
 
-// Removing a provider signs out those who signed in with it, and nobody else.
+// Removing a provider ends the sessions that began with it, and no others.
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -194,7 +194,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// A suspended user is refused, however the provider sees it.
+// A suspended user can't sign in with a provider.
 func TestSuspended(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -208,7 +208,7 @@ func TestSuspended(t *testing.T) {
 	wantCode(t, err, "account_suspended")
 }
 
-// A passkey that is the only way to sign in stays; with a linked account it may go.
+// A passkey that is the only sign-in method can't be removed. With a linked account it can.
 func TestLastPasskey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -220,14 +220,14 @@ func TestLastPasskey(t *testing.T) {
 	}
 	wantCode(t, remove(), "last_way_in")
 	must(t, w.link(ada))
-	// The account of a provider that is gone lets nobody in.
+	// An account linked to a removed provider doesn't count as a sign-in method.
 	must(t, w.db.Admin(t.Context(), `UPDATE sso_providers SET issuer = 'gone ' || issuer`))
 	wantCode(t, remove(), "last_way_in")
 	must(t, w.db.Admin(t.Context(), `UPDATE sso_providers SET issuer = substr(issuer, 6)`))
 	must(t, remove())
 }
 
-// Of a passkey and a linked account that are removed at the same moment, one stays.
+// When a passkey and a linked account are removed at the same time, one stays.
 func TestLastWayInUnderRaces(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -244,7 +244,7 @@ func TestLastWayInUnderRaces(t *testing.T) {
 		}
 		locks := w.locks.Load()
 		go func() { unlinked <- w.Unlink(t.Context(), audit.Actor{User: ada.ID}, list[0].ID) }()
-		if !w.db.Single() { // SQLite lets the other one begin afterwards
+		if !w.db.Single() { // on SQLite the second transaction starts after the first
 			wait.Until(t, "the other one", func() bool { return w.locks.Load() > locks || len(unlinked) > 0 })
 		}
 		return nil

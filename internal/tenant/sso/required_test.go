@@ -15,7 +15,7 @@ import (
 	"slipway/internal/tenant/team"
 )
 
-// require makes single sign-on required in the team, or optional, by its owner.
+// require makes single sign-on required or optional in the team, as its owner.
 func (g *guild) require(on bool) error {
 	c, err := account.MembershipOf(g.t.Context(), g.db, g.owner.ID, g.team.Owner)
 	must(g.t, err)
@@ -27,13 +27,12 @@ func (g *guild) require(on bool) error {
 	})
 }
 
-// within is a user's session in the team.
+// within reports whether a user's session may act in the team.
 func (g *guild) within(u account.User, s account.Session) error {
 	_, err := g.accounts.CallerIn(g.t.Context(), u, s, g.team.Owner)
 	return err
 }
 
-// withPassword begins a session with a password.
 func (g *guild) withPassword(u account.User) account.Session {
 	g.t.Helper()
 	s, _, err := g.accounts.SignIn(g.t.Context(), u.Email, password, device)
@@ -41,7 +40,7 @@ func (g *guild) withPassword(u account.User) account.Session {
 	return s
 }
 
-// teamKey makes a key of a user that acts for the team.
+// teamKey creates a user's API key for the team.
 func (g *guild) teamKey(u account.User, s account.Session) string {
 	g.t.Helper()
 	c, err := g.accounts.CallerIn(g.t.Context(), u, s, g.team.Owner)
@@ -59,7 +58,7 @@ func (g *guild) passes(secret string) error {
 	return err
 }
 
-// signInAs signs in with the team's provider as one of its people.
+// signInAs signs in with the team's provider as a person with this subject and email.
 func (g *guild) signInAs(subject, email string) (account.User, account.Session) {
 	g.t.Helper()
 	g.says(map[string]any{"sub": subject, "email": email})
@@ -70,8 +69,8 @@ func (g *guild) signInAs(subject, email string) (account.User, account.Session) 
 	return u, s
 }
 
-// With single sign-on required, sessions must have come from the team's provider, and keys and changes that are under way
-// count while their user is linked there.
+// When single sign-on is required, sessions must come from the team's provider. API keys and requests in progress work
+// only while their user is linked to it.
 func TestRequired(t *testing.T) {
 	t.Parallel()
 	g := newGuild(t)
@@ -87,7 +86,7 @@ func TestRequired(t *testing.T) {
 	g.says(map[string]any{"sub": "owner", "email": "owner@acme.test"})
 	must(t, g.link(g.owner))
 	must(t, g.db.Admin(t.Context(), `UPDATE sso_identities SET used_at = used_at - 16 * 60 * 1000 WHERE user_id = '`+string(g.owner.ID)+`'`))
-	wantCode(t, g.require(true), "sso_not_proven") // that was too long ago
+	wantCode(t, g.require(true), "sso_not_proven") // the owner's sign-in is too old
 	_, mine := g.signInAs("owner", "owner@acme.test")
 	must(t, g.require(true))
 
@@ -111,7 +110,7 @@ func TestRequired(t *testing.T) {
 	})
 	wantCode(t, err, "signed_out")
 
-	// Another team's provider and the operator's are not the team's.
+	// Sessions from another team's provider or the operator's provider don't count.
 	other := g.newTeam(g.user("eve@evil.test", password), "Evil")
 	eve := g.offer(other, account.RoleDeveloper)
 	s, err := g.elsewhere(eve, g.owner)
@@ -127,7 +126,7 @@ func TestRequired(t *testing.T) {
 	must(t, g.within(g.owner, owned))
 }
 
-// elsewhere links a user to another provider and signs them in with it.
+// elsewhere links a user to another provider and signs in with it.
 func (g *guild) elsewhere(p sso.Provider, u account.User) (account.Session, error) {
 	g.provider = p
 	g.says(map[string]any{"sub": "elsewhere", "email": u.Email})
@@ -137,7 +136,7 @@ func (g *guild) elsewhere(p sso.Provider, u account.User) (account.Session, erro
 	return g.signIn()
 }
 
-// Linking the team's account in a session that began with a password makes it one that came from the provider.
+// Linking the team's account in a session that began with a password makes the session count as the provider's.
 func TestLinkingOpensTheTeam(t *testing.T) {
 	t.Parallel()
 	g := newGuild(t)
@@ -156,7 +155,7 @@ func TestLinkingOpensTheTeam(t *testing.T) {
 	wantCode(t, g.within(g.owner, s), "sso_required")
 }
 
-// proven links the owner and signs them in with the team's provider.
+// proven links the owner and signs in with the team's provider.
 func (g *guild) proven() (account.User, account.Session) {
 	g.t.Helper()
 	g.says(map[string]any{"sub": "owner", "email": "owner@acme.test"})
@@ -164,8 +163,8 @@ func (g *guild) proven() (account.User, account.Session) {
 	return g.signInAs("owner", "owner@acme.test")
 }
 
-// While the provider is down or gone, emergency owners with a second factor come in, which is logged once for each session,
-// and the operator can make it optional.
+// If the provider is down or deleted, emergency owners with a second factor can sign in, which is logged once per
+// session. The operator can make single sign-on optional.
 func TestNoLockOut(t *testing.T) {
 	t.Parallel()
 	g := newGuild(t)
@@ -208,13 +207,13 @@ func TestNoLockOut(t *testing.T) {
 	}
 }
 
-// factor gives a user an authenticator app.
+// factor adds an authenticator app to a user.
 func (g *guild) factor(u account.User) {
 	g.t.Helper()
 	must(g.t, g.db.Admin(g.t.Context(), `INSERT INTO second_factors (user_id, secret, confirmed, last_step, created_at) VALUES ('`+string(u.ID)+`', 'sealed', TRUE, 0, 1)`))
 }
 
-// bare is a session that has passed the second factor.
+// bare returns a session that has passed the second factor.
 func (g *guild) bare(u account.User) account.Session {
 	g.t.Helper()
 	s := g.withPassword(u)
@@ -222,7 +221,7 @@ func (g *guild) bare(u account.User) account.Session {
 	return s
 }
 
-// At most two owners are emergency owners, and who is no owner any more is none.
+// A team has at most two emergency owners, and a member who is no longer an owner isn't one.
 func TestEmergencyOwners(t *testing.T) {
 	t.Parallel()
 	g := newGuild(t)
@@ -243,7 +242,7 @@ func TestEmergencyOwners(t *testing.T) {
 	}
 	must(t, set(owners[0]))
 	must(t, set(owners[1]))
-	must(t, set(owners[1])) // again
+	must(t, set(owners[1])) // setting it again
 	wantCode(t, set(owners[2]), "too_many_emergency_owners")
 	must(t, g.db.Write(t.Context(), func(tx *db.Tx) error {
 		if _, err := g.teams.ChangeTx(t.Context(), tx, by, owners[0].ID, account.RoleViewer); err != nil {
@@ -258,8 +257,8 @@ func TestEmergencyOwners(t *testing.T) {
 	must(t, set(owners[2]))
 }
 
-// A team's provider signs in to its team alone: not to the personal account, not to other teams, never as an operator. Its
-// sessions link nothing, and operators can't link it.
+// A team's provider signs in to its team only: not to the personal account, not to other teams, never as an operator.
+// Its sessions can't link accounts, and operators can't link one to it.
 func TestTeamProviderVouchesForItsTeamAlone(t *testing.T) {
 	t.Parallel()
 	g := newGuild(t)
@@ -304,7 +303,7 @@ func TestTeamProviderVouchesForItsTeamAlone(t *testing.T) {
 		t.Errorf("an operator may link %+v, %v", list, err)
 	}
 
-	// The session ends with the provider, also where a sign-in slips in beside its removal.
+	// The session ends with the provider, even if the sign-in happens while the provider is removed.
 	must(t, g.db.Admin(t.Context(), `DELETE FROM sso_providers WHERE id = '`+string(p.ID)+`'`))
 	if _, _, err := g.accounts.Session(t.Context(), token, device); !fault.Is(err, fault.Unauthorized) {
 		t.Errorf("the session outlives its provider: %v", err)
@@ -314,7 +313,7 @@ func TestTeamProviderVouchesForItsTeamAlone(t *testing.T) {
 	}
 }
 
-// enter signs in with the provider, and returns the token too.
+// enter signs in with the provider and also returns the session's token.
 func (g *guild) enter() (account.Session, string, error) {
 	g.t.Helper()
 	p, err := g.prove(sso.Start{})
@@ -322,7 +321,7 @@ func (g *guild) enter() (account.Session, string, error) {
 	return g.SSO.SignIn(g.t.Context(), p, device)
 }
 
-// A member who is removed is signed out where the team's provider signed them in.
+// Removing a member ends the member's sessions from the team's provider.
 func TestRemovedMembersTeamSessionsEnd(t *testing.T) {
 	t.Parallel()
 	g := newGuild(t)
@@ -341,8 +340,8 @@ func TestRemovedMembersTeamSessionsEnd(t *testing.T) {
 	}
 }
 
-// Where two-factor authentication is required, the session must have passed it: owning a passkey isn't using it. A session
-// that hasn't doesn't make or remove the factor that it is asked for.
+// If two-factor authentication is required, the session itself must have passed it; owning a passkey isn't enough. A
+// session that hasn't can't add or remove factors.
 func TestTwoFactorIsOfTheSession(t *testing.T) {
 	t.Parallel()
 	g := newGuild(t)
@@ -362,7 +361,7 @@ func TestTwoFactorIsOfTheSession(t *testing.T) {
 	wantCode(t, demand(s, true), "two_factor_missing")
 	must(t, g.db.Admin(ctx, `INSERT INTO passkeys (id, user_id, credential, record, name, created_at, used_at)
 		VALUES ('psk_1', '`+string(g.owner.ID)+`', 'c', '{}', 'Key', 1, 0)`))
-	wantCode(t, demand(s, true), account.StepUpCode) // who enforces must comply first
+	wantCode(t, demand(s, true), account.StepUpCode) // a member must comply before requiring it
 	must(t, g.db.Admin(ctx, `UPDATE teams SET require_2fa = TRUE`))
 	wantCode(t, g.within(g.owner, s), account.StepUpCode)
 	before := audit.Actor{User: g.owner.ID, Owner: g.team.Owner, Session: s.ID, Rights: "owner "}
@@ -370,7 +369,7 @@ func TestTwoFactorIsOfTheSession(t *testing.T) {
 		return g.accounts.AuditTx(ctx, tx, before, audit.Event{Action: "site.updated"})
 	}), account.StepUpCode)
 
-	// With the password alone, a thief makes no factor of their own.
+	// Knowing only the password, an attacker can't add a factor.
 	wantCode(t, g.accounts.MayChangeFactors(ctx, g.db, by(s)), account.StepUpCode)
 	offer, err := g.accounts.OfferTOTP(ctx, s)
 	must(t, err)
@@ -378,7 +377,7 @@ func TestTwoFactorIsOfTheSession(t *testing.T) {
 	wantCode(t, err, account.StepUpCode)
 	wantCode(t, g.accounts.StepUp(ctx, by(s), "aaaa-bbbb-cccc-dddd"), "wrong_code")
 
-	// The first factor proves itself, and raises the session that adds it.
+	// Adding the first factor raises the session that adds it.
 	must(t, g.db.Admin(ctx, `DELETE FROM passkeys`))
 	wantCode(t, g.within(g.owner, s), "two_factor_required")
 	offer, err = g.accounts.OfferTOTP(ctx, s)
@@ -387,7 +386,7 @@ func TestTwoFactorIsOfTheSession(t *testing.T) {
 	must(t, err)
 	must(t, g.within(g.owner, s))
 
-	// Another session, from before the factor, is raised by a recovery code, which works once.
+	// A recovery code, which works once, raises another session that began before the factor.
 	must(t, g.db.Admin(ctx, `UPDATE sessions SET method = 'password' WHERE id = '`+string(s.ID)+`'`))
 	wantCode(t, g.within(g.owner, s), account.StepUpCode)
 	must(t, g.accounts.StepUp(ctx, by(s), codes[0]))
@@ -398,7 +397,7 @@ func TestTwoFactorIsOfTheSession(t *testing.T) {
 	must(t, demand(s, true))
 }
 
-// An emergency owner who owns a passkey doesn't come in by the password alone.
+// An emergency owner with a passkey can't sign in with the password alone.
 func TestEmergencyOwnersUseTheirSecondFactor(t *testing.T) {
 	t.Parallel()
 	g := newGuild(t)
@@ -414,7 +413,7 @@ func TestEmergencyOwnersUseTheirSecondFactor(t *testing.T) {
 	must(t, g.within(g.owner, s))
 }
 
-// codeOf is the code that an authenticator app shows for a secret now.
+// codeOf returns the current authenticator code of a secret.
 func codeOf(t *testing.T, secret string) string {
 	t.Helper()
 	key, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret)

@@ -21,11 +21,11 @@ import (
 	"slipway/internal/tenant/webhook"
 )
 
-// records holds TXT records by name.
+// records is a fake resolver of TXT records.
 type records struct {
 	mu   sync.Mutex // guards what follows
 	at   map[string][]string
-	down bool // nobody answers
+	down bool // queries fail
 }
 
 func (r *records) TXT(_ context.Context, name string) ([]string, error) {
@@ -51,7 +51,7 @@ func (r *records) silence(down bool) {
 
 func isMissing(err error) bool { return fault.Is(err, fault.NotFound) }
 
-// guild is a world with a team, whose owner has a password.
+// guild is a world with a team whose owner has a password.
 type guild struct {
 	*world
 	teams *team.Teams
@@ -85,7 +85,7 @@ func (g *guild) newTeam(u account.User, name string) (t team.Team) {
 	return t
 }
 
-// offer adds a provider at the world's issuer to a team, with which the world signs in from then on.
+// offer adds a provider at the world's issuer to a team and makes the world sign in with it.
 func (g *guild) offer(t team.Team, role account.Role) (p sso.Provider) {
 	g.t.Helper()
 	must(g.t, g.db.Write(g.t.Context(), func(tx *db.Tx) (err error) {
@@ -106,7 +106,7 @@ func (g *guild) claim(t team.Team, p sso.Provider, name string) (d sso.Domain, e
 	return d, err
 }
 
-// own claims a domain and has its record found.
+// own claims a domain and verifies it.
 func (g *guild) own(t team.Team, p sso.Provider, name string) sso.Domain {
 	g.t.Helper()
 	d, err := g.claim(t, p, name)
@@ -146,7 +146,7 @@ func (g *guild) role(user account.UserID, t team.Team) string {
 	return string(m.Role)
 }
 
-// actions are those in a team's log.
+// actions returns the actions in a team's audit log.
 func (g *guild) actions(t team.Team) (out []string) {
 	g.t.Helper()
 	list, err := g.accounts.Audit(g.t.Context(), audit.Filter{Owner: t.Owner, Limit: 50})
@@ -165,12 +165,12 @@ func (g *guild) says(claims map[string]any) {
 	}
 }
 
-// Somebody new comes to a team by its provider where their address is in a domain that the team has proven, and they were
-// invited or the team takes everybody.
+// A new user joins a team through its provider if the email's domain is verified by the team and the user was invited
+// or the team accepts everyone.
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		domain   string // that the team has proven
+		domain   string // verified by the team
 		invited  account.Role
 		everyone account.Role
 		claims   map[string]any
@@ -223,8 +223,8 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// A team's provider never opens an account that has a way in: neither by its address, nor by an identity that was linked
-// with the operator's provider, or another team's, at the same issuer.
+// A team's provider never signs in to an account that has another sign-in method: neither by its email address, nor
+// through an identity of the same issuer linked with another provider.
 func TestTeamSpeaksForItself(t *testing.T) {
 	t.Parallel()
 	g := newGuild(t)
@@ -253,8 +253,8 @@ func TestTeamSpeaksForItself(t *testing.T) {
 	}
 }
 
-// A domain is one team's: the one whose record is there. A record that is missing ends joining at once, and after three
-// days the claim. Name servers that don't answer change nothing.
+// A domain belongs to the team whose record exists. A missing record stops new members at once and ends the claim after
+// three days. Name servers that don't answer change nothing.
 func TestDomainProof(t *testing.T) {
 	t.Parallel()
 	g := newGuild(t)
@@ -299,7 +299,7 @@ func TestDomainProof(t *testing.T) {
 		t.Errorf("the team's log has %v", log)
 	}
 
-	g.dns.set(d.Record()) // gone
+	g.dns.set(d.Record()) // removed
 	r := g.verify(rival)
 	if r.Speaks() || r.VerifiedAt == 0 || r.Missing == 0 {
 		t.Fatalf("a missing record leaves %+v", r)
@@ -313,7 +313,7 @@ func TestDomainProof(t *testing.T) {
 	}
 }
 
-// Domains are checked again by themselves, also those that were verified.
+// Domains, including verified ones, are rechecked automatically.
 func TestRecheck(t *testing.T) {
 	t.Parallel()
 	g := newGuild(t)
@@ -335,7 +335,7 @@ func TestRecheck(t *testing.T) {
 	}
 }
 
-// Domains that anybody can have an address in, and names that are none, can't be claimed.
+// Public email domains and invalid names can't be claimed.
 func TestDomainNames(t *testing.T) {
 	t.Parallel()
 	g := newGuild(t)
@@ -361,7 +361,7 @@ func TestDomainNames(t *testing.T) {
 	}
 }
 
-// A team changes what may change of its own providers alone; with the team they go.
+// A team can change only its own providers, and only some of their settings. Deleting the team deletes them.
 func TestTeamProviders(t *testing.T) {
 	t.Parallel()
 	g := newGuild(t)

@@ -15,7 +15,7 @@ import (
 	"slipway/internal/tenant/sso"
 )
 
-// Every way that an ID token can be wrong is a refusal: each of these signs in but for its own defence.
+// Every invalid ID token is refused. Each case would sign in but for the one check that it tests.
 func TestForgedTokens(t *testing.T) {
 	t.Parallel()
 	claim := func(name string, v any) func(*world) {
@@ -68,16 +68,16 @@ func TestForgedTokens(t *testing.T) {
 			}
 		},
 		"no token": func(w *world) { w.issuer.sign = func(_, _ map[string]any) string { return "" } },
-		"huge keys": func(w *world) { // the right ones, behind more than is read
+		"huge keys": func(w *world) { // the right key is beyond the part that is read
 			w.issuer.jwks = func() []byte { return append(bytes.Repeat([]byte(" "), 1<<20), w.issuer.keys(w.issuer.public())...) }
 		},
-		"a key of a megabit": func(w *world) { // beside the right one
+		"a key of a megabit": func(w *world) { // next to the right key
 			w.issuer.jwks = func() []byte { return w.issuer.keys(huge(1<<19), w.issuer.public()) }
 		},
 		"a key of a megabit, hidden": func(w *world) {
 			w.issuer.jwks = func() []byte {
 				k := huge(1 << 19)
-				k["N"] = "AQAB" // read by whoever ignores the case of names
+				k["N"] = "AQAB" // read by parsers that ignore the case of names
 				return w.issuer.keys(map[string]any{"kty": "RSA", "n": 5}, k, w.issuer.public())
 			}
 		},
@@ -93,7 +93,7 @@ func TestForgedTokens(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			must(t, w.link(w.user("ada@example.test", password)))
-			w = again(w) // a process that has cached nothing
+			w = again(w) // a process with empty caches
 			lie(w)
 			_, err := w.signIn()
 			wantCode(t, err, "sso_invalid")
@@ -101,20 +101,20 @@ func TestForgedTokens(t *testing.T) {
 	}
 }
 
-// huge is an RSA key with so many bits.
+// huge returns an RSA key of this many bits.
 func huge(bits int) map[string]any {
 	n := bytes.Repeat([]byte{0xff}, bits/8)
 	return map[string]any{"kty": "RSA", "kid": "1", "alg": "RS256", "n": b64(n), "e": "AQAB"}
 }
 
-// again is the same installation after a restart.
+// again returns the same installation after a restart.
 func again(w *world) *world {
 	next := *w
 	next.SSO = w.restart()
 	return &next
 }
 
-// The address comes from userinfo where the ID token has none, as of oidc-provider.
+// If the ID token has no email address, it is read from userinfo, as with oidc-provider.
 func TestUserinfo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, vouches("example.test"))
@@ -127,8 +127,8 @@ func TestUserinfo(t *testing.T) {
 	}
 }
 
-// An answer that names another issuer is refused, and so is one without a name from an issuer that signs its answers
-// (RFC 9207).
+// A response that names another issuer is refused, and so is one without an issuer if the provider always sends it (RFC
+// 9207).
 func TestMixUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -150,7 +150,7 @@ func TestMixUp(t *testing.T) {
 	}
 }
 
-// An issuer's document is read with bounds, and believed only about itself.
+// An issuer's discovery document is limited in size and trusted only about that issuer.
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(map[string]any){
@@ -177,7 +177,7 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-// What an issuer says is asked once for many sign-ins, and a slow issuer keeps nobody longer than the timeout.
+// Concurrent sign-ins share one discovery request, and a slow issuer delays them at most by the timeout.
 func TestDiscoveryIsShared(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -208,7 +208,7 @@ func TestDiscoveryIsShared(t *testing.T) {
 	}
 }
 
-// Which address counts as verified differs by provider.
+// The rule for a verified email address depends on the provider.
 func TestVerifiedByKind(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -39,7 +39,7 @@ const (
 
 var device = account.Device{Agent: "test", Addr: netip.MustParseAddr("203.0.113.7")}
 
-// issuer is an issuer of OpenID Connect that can be told to lie.
+// issuer is a fake OpenID Connect issuer that can send false answers.
 type issuer struct {
 	t   *testing.T
 	srv *httptest.Server
@@ -52,8 +52,8 @@ type issuer struct {
 	claims   func(map[string]any)
 	userinfo map[string]any
 	nonces   map[string]string // by code
-	verifier map[string]string // PKCE's challenge, by code
-	asked    map[string]int    // how often each path was
+	verifier map[string]string // PKCE challenge by code
+	asked    map[string]int    // number of requests by path
 	before   func(path string)
 	codes    int
 }
@@ -127,14 +127,14 @@ func (i *issuer) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// public is the issuer's key as its key set has it.
+// public returns the issuer's key as a JWK.
 func (i *issuer) public() map[string]any {
 	return map[string]any{
 		"kty": "RSA", "kid": "1", "use": "sig", "alg": "RS256", "n": b64(i.key.N.Bytes()), "e": b64(big.NewInt(int64(i.key.E)).Bytes()),
 	}
 }
 
-// keys is a set of keys.
+// keys encodes a JWK set.
 func (i *issuer) keys(list ...map[string]any) []byte {
 	text, err := json.Marshal(map[string]any{"keys": list})
 	if err != nil {
@@ -170,7 +170,7 @@ func hs256(key []byte, claims map[string]any) string {
 	return text + "." + b64(mac.Sum(nil))
 }
 
-// approve is a person who signs in at the address that a sign-in leads to. It returns what the browser brings back.
+// approve simulates a user who signs in at the authorization URL, and returns the query of the redirect back.
 func (i *issuer) approve(to string) url.Values {
 	i.t.Helper()
 	u, err := url.Parse(to)
@@ -196,7 +196,7 @@ type world struct {
 	issuer   *issuer
 	provider sso.Provider
 	config   sso.Config
-	locks    *atomic.Int64 // how often a user was locked
+	locks    *atomic.Int64 // number of times a user was locked
 }
 
 func newWorld(t *testing.T, with ...func(*sso.NewProvider)) *world {
@@ -243,7 +243,7 @@ func (w *world) user(email, password string) account.User {
 	return u
 }
 
-// prove goes to the provider and comes back.
+// prove signs in at the provider and returns the proof.
 func (w *world) prove(from sso.Start) (sso.Proof, error) {
 	w.t.Helper()
 	if from.Browser == "" {
@@ -254,7 +254,6 @@ func (w *world) prove(from sso.Start) (sso.Proof, error) {
 	return w.Finish(w.t.Context(), w.provider.ID, from.Browser, w.issuer.approve(to))
 }
 
-// signIn signs in with the provider.
 func (w *world) signIn() (account.Session, error) {
 	w.t.Helper()
 	p, err := w.prove(sso.Start{})
@@ -265,7 +264,7 @@ func (w *world) signIn() (account.Session, error) {
 	return s, err
 }
 
-// link links the identity that the provider vouches for to a user.
+// link links the provider's identity to a user.
 func (w *world) link(u account.User) error {
 	w.t.Helper()
 	s := db.ID[account.SessionID]("ses")
@@ -286,7 +285,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// wantCode fails unless the error is a fault with this code.
+// wantCode fails the test unless err is a fault with this code.
 func wantCode(t *testing.T, err error, code string) {
 	t.Helper()
 	f := fault.As(err)
@@ -295,5 +294,5 @@ func wantCode(t *testing.T, err error, code string) {
 	}
 }
 
-// restart is the same installation in a process that has asked the issuer nothing.
+// restart returns the installation in a new process with empty caches.
 func (w *world) restart() *sso.SSO { return sso.New(w.config) }

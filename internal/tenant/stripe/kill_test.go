@@ -32,7 +32,7 @@ import (
 	"slipway/internal/tenant/webhook"
 )
 
-// childVariable makes this test's program a node that works until it is killed.
+// childVariable makes the test binary run as a node that works until it is killed.
 const childVariable = "SLIPWAY_STRIPE_NODE"
 
 const killSecret = "whsec_0123456789abcdef"
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// prints writes which steps failed as lines of the node. That Stripe fails is no news here.
+// prints prints failed billing steps as lines of the node's output, and drops the expected Stripe errors.
 type prints struct{}
 
 func (prints) Write(b []byte) (int, error) {
@@ -58,8 +58,9 @@ func (prints) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// work does what a node does: what is due, payments, refunds, and the events that come in. Owners subscribe, change, pay, are
-// refunded, and use bandwidth. It prints a line whenever something may be committed, and "counted" before it counts.
+// work does a node's work: due steps, payments, refunds and incoming events. Owners subscribe, change plans, pay, get
+// refunds and use bandwidth. It prints a line whenever something may be committed, and "counted" before it counts
+// usage.
 func work(ahead, key, url, api string) error {
 	ctx := context.Background()
 	d, err := db.Open(ctx, db.Config{URL: url, Log: slog.New(slog.DiscardHandler), Readers: 4})
@@ -86,7 +87,7 @@ func work(ahead, key, url, api string) error {
 				os.Exit(1)
 			}
 			fmt.Println("took")
-			s.FetchAll(ctx) // fails where Stripe does
+			s.FetchAll(ctx) // fails if Stripe fails
 			fmt.Println("fetched")
 		}
 	}()
@@ -115,7 +116,7 @@ func work(ahead, key, url, api string) error {
 			fmt.Println("refunded")
 		}
 		if r.IntN(4) == 0 {
-			s.Reconcile(ctx) // fails where Stripe does
+			s.Reconcile(ctx) // fails if Stripe fails
 			fmt.Println("reconciled")
 		}
 		for _, o := range killOwners {
@@ -140,7 +141,7 @@ func work(ahead, key, url, api string) error {
 	}
 }
 
-// usedAt is the hour that is counted to: one is enough, and it never passes.
+// usedAt is the hour of all usage. One is enough, and it is always in the past.
 var usedAt = db.Now().Add(-time.Hour)
 
 func pendingRefunds(ctx context.Context, d *db.DB) []string {
@@ -152,7 +153,7 @@ func pendingRefunds(ctx context.Context, d *db.DB) []string {
 	return list
 }
 
-// act does something at random for an owner.
+// act performs a random action for an owner.
 func act(ctx context.Context, b *billing.Billing, d *db.DB, o id.Owner, r *rand.Rand) error {
 	choice := plan.Choice{Plan: fmt.Sprint("p", 1+r.IntN(3))}
 	do := func(a billing.Action) error {
@@ -214,10 +215,10 @@ func act(ctx context.Context, b *billing.Billing, d *db.DB, o id.Owner, r *rand.
 	return nil
 }
 
-// Nodes that are killed at any moment, again and again, while cards are charged, events come in, periods are renewed and usage is written, and
-// Stripe fails in every way: the ledger has what Stripe has, no invoice is paid twice, every event was queued once, numbers have no gap,
-// usage is never more than what was counted and never less than what was written. On PostgreSQL two nodes work at the same time.
-// SLIPWAY_KILLS says how often.
+// After nodes are killed at random moments while cards are charged, events arrive, periods renew and Stripe fails in
+// every way, the ledger matches Stripe, no invoice is paid twice, every event is queued once and numbers have no gaps.
+// Stored usage is at least what was written and at most what was counted. On PostgreSQL two nodes run at the same time.
+// SLIPWAY_KILLS sets the number of kills.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	kills := 40
@@ -248,7 +249,7 @@ func TestKilled(t *testing.T) {
 		if err := b.SaveSettingsTx(ctx, tx, "", x); err != nil {
 			return err
 		}
-		for n, amount := range []int64{25, 1037, 2900} { // the first is too little for a card
+		for n, amount := range []int64{25, 1037, 2900} { // the first is too little to charge a card
 			if _, err := b.PublishTx(ctx, tx, "", plan.Terms{
 				Plan: fmt.Sprint("p", n+1), Title: "P", Currency: "EUR", Term: plan.Month, Amount: amount, Public: true,
 				Rates: map[usage.Meter]money.Rate{usage.Bandwidth: {Tiers: []money.Tier{{Amount: 1, Per: 1000}}}},
@@ -279,12 +280,12 @@ func TestKilled(t *testing.T) {
 	}
 	most, least, sent := map[id.Owner]int64{}, map[id.Owner]int64{}, 0
 	for range kills {
-		visit(away, r) // pages end after half an hour
+		visit(away, r) // checkout pages expire after half an hour
 		pass(time.Duration(r.Int64N(int64(4 * 24 * time.Hour))))
 		events := away.All("evt")[sent:]
 		sent += len(events)
 		var body strings.Builder
-		for range 2 { // each twice, in any order
+		for range 2 { // each event twice, in any order
 			for _, n := range r.Perm(len(events)) {
 				text := stripetest.Event(events[n])
 				fmt.Fprintf(&body, "%s %s %s\n", events[n]["id"], stripetest.Sign(text, killSecret, c.Now().Time()), text)
@@ -325,7 +326,7 @@ func TestKilled(t *testing.T) {
 		kills, nodes, invoices, completed, refunded, sent, rows)
 }
 
-// visit does what owners do on Stripe's pages and their banks'.
+// visit simulates owners on Stripe's pages and on their banks' pages.
 func visit(away *stripetest.Server, r *rand.Rand) {
 	cards := []string{stripetest.Fine, stripetest.Fine, stripetest.Fine, stripetest.Insufficient, stripetest.Always, stripetest.Declined}
 	for _, page := range away.All("cs") {
@@ -340,7 +341,7 @@ func visit(away *stripetest.Server, r *rand.Rand) {
 	}
 }
 
-// quiet lets everything come to its end once nobody is killed and nothing fails any more.
+// quiet runs everything to its end without kills and faults.
 func quiet(t *testing.T, away *stripetest.Server, b *billing.Billing, s *Stripe, d *db.DB, pass func(time.Duration)) {
 	t.Helper()
 	ctx := t.Context()
@@ -359,7 +360,7 @@ func quiet(t *testing.T, away *stripetest.Server, b *billing.Billing, s *Stripe,
 			ok(t, err)
 		}
 		ok(t, s.Reconcile(ctx))
-		ok(t, d.Admin(ctx, `UPDATE stripe_events SET retry_at = 0`)) // none waits for its next try
+		ok(t, d.Admin(ctx, `UPDATE stripe_events SET retry_at = 0`)) // don't wait for the retries
 		ok(t, s.FetchAll(ctx))
 	}
 	var waiting int
@@ -369,7 +370,7 @@ func quiet(t *testing.T, away *stripetest.Server, b *billing.Billing, s *Stripe,
 	}
 }
 
-// sound fails the test where the books are not in order, or differ from what Stripe has.
+// sound fails the test if the books have problems or differ from Stripe.
 func sound(t *testing.T, away *stripetest.Server, b *billing.Billing, d *db.DB) {
 	t.Helper()
 	ctx := t.Context()
@@ -389,7 +390,7 @@ func sound(t *testing.T, away *stripetest.Server, b *billing.Billing, d *db.DB) 
 		ok(t, d.QueryRow(ctx, query, args...).Scan(&n))
 		return n
 	}
-	// What was captured at Stripe is what the ledger has, payment by payment.
+	// The ledger has the captured amount of each payment at Stripe.
 	captured := map[string]int64{}
 	for _, pi := range away.All("pi") {
 		if n := pi["amount_received"].(int64); n > 0 {
@@ -410,7 +411,7 @@ func sound(t *testing.T, away *stripetest.Server, b *billing.Billing, d *db.DB) 
 		count(`SELECT CAST(COALESCE(SUM(amount), 0) AS BIGINT) FROM billing_payments WHERE status = 'completed' AND provider = 'manual'`), away.Captured(); got != want {
 		t.Errorf("the ledger has %d from cards, Stripe %d", got, want)
 	}
-	// A transfer that arrives although the card has paid becomes credit.
+	// A transfer that arrives after the card has paid becomes credit.
 	if n := count(`SELECT count(*) FROM (SELECT invoice_id FROM billing_payments WHERE status = 'completed' AND provider = 'stripe' GROUP BY invoice_id HAVING count(*) > 1) AS twice`); n > 0 {
 		t.Errorf("%d invoices were paid twice", n)
 	}
@@ -423,7 +424,7 @@ func sound(t *testing.T, away *stripetest.Server, b *billing.Billing, d *db.DB) 
 		"subscription.canceled": `SELECT COALESCE(SUM(cancels), 0) FROM billing_subscriptions`,
 		"subscription.expired":  `SELECT count(*) FROM billing_subscriptions WHERE status = 'expired'`,
 		"payment.completed":     `SELECT count(*) FROM billing_payments WHERE status = 'completed'`,
-		"payment.failed":        `SELECT count(*) FROM billing_events WHERE occurrence LIKE '%:failed'`, // of some the money arrived after all
+		"payment.failed":        `SELECT count(*) FROM billing_events WHERE occurrence LIKE '%:failed'`, // some were paid in the end
 		"payment.refunded":      `SELECT count(*) FROM billing_refunds WHERE status = 'completed'`,
 		"invoice.finalized":     `SELECT count(*) FROM billing_invoices WHERE number <> '' AND corrects = ''`,
 	} {
@@ -438,13 +439,13 @@ func sound(t *testing.T, away *stripetest.Server, b *billing.Billing, d *db.DB) 
 	}
 }
 
-// lived is what a node has done until it was killed.
+// lived is what a node did until it was killed.
 type lived struct {
 	counted, flushed map[id.Owner]int64
 	err              error
 }
 
-// killed starts a node, sends it events and kills it after some lines.
+// killed starts a node, sends it events and kills it after it has printed some lines.
 func killed(ctx context.Context, what, events string, lines int) (l lived) {
 	l.counted, l.flushed = map[id.Owner]int64{}, map[id.Owner]int64{}
 	c := exec.CommandContext(ctx, os.Args[0])
@@ -462,7 +463,7 @@ func killed(ctx context.Context, what, events string, lines int) (l lived) {
 	}
 	go io.WriteString(in, events) // fails once the node is killed
 	read := bufio.NewScanner(out)
-	for n := 0; read.Scan(); n++ { // also what it wrote before it was killed
+	for n := 0; read.Scan(); n++ { // reads the lines written before the kill, too
 		text := read.Text()
 		var o id.Owner
 		var more int64

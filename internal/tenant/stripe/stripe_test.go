@@ -33,12 +33,12 @@ import (
 
 const ada id.Owner = "own_ada"
 
-// clock is the machine's, ahead by what a test let pass.
+// clock is the machine's clock plus the time that a test let pass.
 type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) Now() db.Time { return db.Now().Add(time.Duration(c.ahead.Load())) }
 
-// world is Billing with Stripe before a stand-in.
+// world is Billing with a fake Stripe.
 type world struct {
 	*Stripe
 	t      testing.TB
@@ -116,7 +116,7 @@ func (w *world) write(fn func(tx *db.Tx) error) {
 	ok(w.t, w.db.Write(w.t.Context(), fn))
 }
 
-// code returns the code of the fault that an error is.
+// code returns the code of err's fault.
 func code(t testing.TB, err error) string {
 	t.Helper()
 	f := fault.As(err)
@@ -126,7 +126,7 @@ func code(t testing.TB, err error) string {
 	return f.Code
 }
 
-// pass lets time go by.
+// pass advances the clock.
 func (w *world) pass(d time.Duration) {
 	w.t.Helper()
 	w.clock.ahead.Add(int64(d))
@@ -136,7 +136,7 @@ func (w *world) pass(d time.Duration) {
 	w.settle()
 }
 
-// settle does what jobs do: what is due, and each payment and refund once.
+// settle does the jobs' work: due steps, and each payment and refund once.
 func (w *world) settle() {
 	w.t.Helper()
 	ok(w.t, w.bill.Tick(w.t.Context()))
@@ -156,7 +156,7 @@ func (w *world) settle() {
 	}
 }
 
-// subscribe stores a card and begins a subscription with it.
+// subscribe stores a card and starts a subscription with it.
 func (w *world) subscribe(number, name string) {
 	w.t.Helper()
 	do := &billing.Action{Kind: billing.Subscribe, Choice: plan.Choice{Plan: name}}
@@ -165,7 +165,7 @@ func (w *world) subscribe(number, name string) {
 	w.enter(number)
 }
 
-// enter completes the last page of the stand-in, and comes back from it.
+// enter completes the fake Stripe's last page and returns from it.
 func (w *world) enter(number string) {
 	w.t.Helper()
 	pages := w.away.All("cs")
@@ -198,7 +198,7 @@ func (w *world) payments() []billing.Payment {
 	return list
 }
 
-// events returns what webhooks were told of, and how often.
+// events returns the webhook events and how often each was sent.
 func (w *world) events() map[string]int {
 	w.t.Helper()
 	rows, err := w.db.Query(w.t.Context(), `SELECT body FROM webhook_events WHERE owner_id = $1 ORDER BY id`, ada)
@@ -223,7 +223,7 @@ func (w *world) sum(account string) (n int64) {
 	return n
 }
 
-// sound fails the test where the books are not in order, or the ledger hasn't what the stand-in has.
+// sound fails the test if the books have problems or the ledger differs from the fake Stripe.
 func (w *world) sound() {
 	w.t.Helper()
 	found, err := w.bill.Problems(w.t.Context())
@@ -257,7 +257,7 @@ func (w *world) status() string {
 	return string(s.Status)
 }
 
-// deliver sends an event to the webhook and does its job.
+// deliver sends an event to the webhook and runs its job.
 func (w *world) deliver(e map[string]any) {
 	w.t.Helper()
 	a, err := w.Account(w.t.Context(), w.db)
@@ -267,7 +267,7 @@ func (w *world) deliver(e map[string]any) {
 	w.fetched(e["id"].(string))
 }
 
-// fetched does the job of what waits, an event among it.
+// fetched runs the job for waiting events and checks that event is done.
 func (w *world) fetched(event string) {
 	w.t.Helper()
 	ok(w.t, w.FetchAll(w.t.Context()))
@@ -278,7 +278,7 @@ func (w *world) fetched(event string) {
 	}
 }
 
-// A card is stored, the subscription that was chosen begins, and its invoice is paid, at once and later each month; without any webhook.
+// Storing a card starts the chosen subscription and pays its invoices, at once and each month, without any webhook.
 func TestSubscribes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -307,7 +307,7 @@ func TestSubscribes(t *testing.T) {
 	w.sound()
 }
 
-// The price that was shown is the one that is paid, or nothing begins; a card begins one trial.
+// A subscription starts at the price that was shown, or not at all. A card can be used for one trial.
 func TestSetups(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -341,7 +341,7 @@ func TestSetups(t *testing.T) {
 	if w.status() != "trialing" || len(w.payments()) > 0 {
 		t.Errorf("%s, %v", w.status(), w.payments())
 	}
-	// The same number, another account.
+	// The same card in another account starts no second trial.
 	eve := billing.Action{Kind: billing.Subscribe, Choice: plan.Choice{Plan: "trial"}}
 	_, err = w.bill.BeginSetup(ctx, "own_eve", "EUR", &eve, "", "https://app.test/")
 	ok(t, err)
@@ -360,7 +360,7 @@ func TestSetups(t *testing.T) {
 	}
 }
 
-// What Stripe is told and what it tells is the same amount, in its units, or can't be charged.
+// Amounts convert to Stripe's units and back exactly, or can't be charged.
 func TestSmallestUnits(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -393,7 +393,7 @@ func TestSmallestUnits(t *testing.T) {
 	}
 }
 
-// Stripe can't combine currencies in one customer, so an owner has one for each.
+// An owner has one Stripe customer per currency, because a customer can't mix currencies.
 func TestCurrencies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -416,8 +416,8 @@ func TestCurrencies(t *testing.T) {
 	}
 }
 
-// Whatever goes wrong on the way to Stripe and back, an invoice is paid once. While the outcome is unknown, neither a
-// transfer nor another card is taken for it.
+// An invoice is paid once whatever fails between Slipway and Stripe. While the outcome is unknown, neither a transfer
+// nor another card is accepted for it.
 func TestCharges(t *testing.T) {
 	t.Parallel()
 	for name, faults := range map[string][]stripetest.Fault{
@@ -439,7 +439,7 @@ func TestCharges(t *testing.T) {
 			ok(t, w.away.Enter(page["id"].(string), stripetest.Fine))
 			_, err = w.bill.LookAtSetup(t.Context(), ada, page["metadata"].(map[string]string)["setup"])
 			ok(t, err)
-			w.away.Fail(append(faults, stripetest.Before, stripetest.Before)...) // and what is looked for isn't found
+			w.away.Fail(append(faults, stripetest.Before, stripetest.Before)...) // and the search for the payment fails, too
 			w.settle()
 			inv := w.invoices()[0]
 			if p := w.payments(); len(p) == 1 && p[0].Open() {
@@ -465,7 +465,7 @@ func TestCharges(t *testing.T) {
 	}
 }
 
-// A payment whose answer never came is looked for after a day, and ends where Stripe doesn't know it.
+// A payment without a response is searched for after a day, and fails if Stripe doesn't know it.
 func TestNeverSent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -493,7 +493,7 @@ func TestNeverSent(t *testing.T) {
 	w.sound()
 }
 
-// A card without money is tried again on days 3, 5, 7 and 14; then sites are paused, and back with another card.
+// A card with insufficient funds is retried on days 3, 5, 7 and 14. Then sites are paused until another card pays.
 func TestDunning(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -524,7 +524,7 @@ func TestDunning(t *testing.T) {
 	w.sound()
 }
 
-// What is too little for a card is carried over until it is enough: nobody pays it twice, and nobody is reminded of it.
+// An amount too small to charge is carried over until it is large enough. It is paid once and causes no reminder.
 func TestCarriedOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -564,7 +564,7 @@ func TestCarriedOver(t *testing.T) {
 	w.sound()
 }
 
-// What a transfer leaves of an overdue invoice is carried over as well, and the subscription goes on.
+// The rest of an overdue invoice after a transfer is also carried over, and the subscription continues.
 func TestRestIsCarriedOver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -585,7 +585,7 @@ func TestRestIsCarriedOver(t *testing.T) {
 	}
 }
 
-// A card that was stolen is not tried again; its owner is reminded, and nothing else is said to have failed.
+// A stolen card isn't retried. Its owner gets reminders, and no other failure is reported.
 func TestHardDecline(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -606,7 +606,8 @@ func TestHardDecline(t *testing.T) {
 	w.sound()
 }
 
-// A payment that the bank wants confirmed waits for its owner, and is one payment whether they confirm it, refuse or never come.
+// A payment that needs the bank's confirmation waits for the owner, and stays a single payment whether the owner
+// confirms, refuses or never responds.
 func TestConfirmation(t *testing.T) {
 	t.Parallel()
 	for _, do := range []string{"confirm", "refuse", "never"} {
@@ -654,7 +655,8 @@ func TestConfirmation(t *testing.T) {
 	}
 }
 
-// Without a stored card an invoice is paid on Stripe's page, which stores the card too; a page that is left ends, and another can be opened.
+// Without a stored card, an invoice is paid on Stripe's page, which also stores the card. An abandoned page expires,
+// and another can be opened.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -702,8 +704,8 @@ func TestPage(t *testing.T) {
 	w.sound()
 }
 
-// A page whose id was lost with the process that opened it is paid. The payment is found once the page has ended, rather than
-// taken for abandoned and the invoice charged again.
+// If the process that opened a page was killed before it stored the page's ID, a payment on that page is still found
+// after the page expires. The invoice isn't charged again.
 func TestPageOfKilledProcess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -722,7 +724,8 @@ func TestPageOfKilledProcess(t *testing.T) {
 	w.sound()
 }
 
-// Five events, of which some say the same, in each of their 120 orders, each twice, lead to the same books and tell the same.
+// Five events, some of them equivalent, give the same books and webhook events in each of their 120 orders, each
+// delivered twice.
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -741,7 +744,7 @@ func TestOrders(t *testing.T) {
 			return err
 		})
 		list := w.invoices()
-		inv := list[0] // of the newest hundred, the newest is the open one
+		inv := list[0] // the list is newest first; the first one is the open invoice
 		for _, i := range list {
 			if i.Remaining() > 0 && i.CreatedAt >= inv.CreatedAt {
 				inv = i
@@ -769,7 +772,7 @@ func TestOrders(t *testing.T) {
 			w.deliver(events[n])
 			w.deliver(events[n])
 		}
-		for range 2 { // what came before what it is about is listed again
+		for range 2 { // an event that arrived before its object is listed again
 			for n := range events {
 				w.write(func(tx *db.Tx) error {
 					_, err := tx.Exec(t.Context(), `UPDATE stripe_events SET done_at = 0 WHERE id = $1`, events[n]["id"])
@@ -812,7 +815,8 @@ func permute(n int, fn func([]int)) {
 	next()
 }
 
-// What isn't signed by this account, or not now, is refused and not kept; what comes often is kept once.
+// Unsigned events, events of other accounts and expired signatures are refused and not stored. Repeated events are
+// stored once.
 func TestTakes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -853,7 +857,7 @@ func TestTakes(t *testing.T) {
 	if n := count(`SELECT count(*) FROM stripe_events`); n != 0 {
 		t.Errorf("%d events were kept", n)
 	}
-	// The secret is rotated: both are good.
+	// During a rotation both secrets are valid.
 	w.write(func(tx *db.Tx) error { _, err := w.SecretTx(ctx, tx, "whsec_the_next_secret_0"); return err })
 	var wg sync.WaitGroup
 	errs := make([]error, 20)
@@ -867,7 +871,7 @@ func TestTakes(t *testing.T) {
 		t.Errorf("%d events, %d jobs", e, j)
 	}
 	w.fetched("evt_1") // Stripe doesn't know it
-	// Keys and secrets are sealed, and no error says them.
+	// Keys and secrets are encrypted and never appear in errors.
 	rows, err := w.db.Query(ctx, `SELECT api_key || secret || old_secret FROM stripe_accounts`)
 	texts, err := db.Collect(rows, err, func(s db.Scanner) (x string, err error) { return x, s.Scan(&x) })
 	ok(t, err)
@@ -877,8 +881,8 @@ func TestTakes(t *testing.T) {
 	}
 }
 
-// One job fetches what all waiting events are about. An event that can't be fetched holds up no other and is tried again; one that comes
-// after the job began has a job of its own, so that none is forgotten.
+// One job fetches the objects of all waiting events. An event that can't be fetched is retried and delays no other. An
+// event that arrives after the job began gets another job.
 func TestFetchAll(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -943,7 +947,7 @@ func signed(w *world, account, body, code string) struct {
 	}{account, stripetest.Sign([]byte(body), w.secret, w.clock.Now().Time()), []byte(body), code}
 }
 
-// A refund is paid once however often it is sent, and never more than the payment.
+// A refund is paid once, however often it is sent, and refunds never exceed the payment.
 func TestRefunds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -979,7 +983,8 @@ func TestRefunds(t *testing.T) {
 	w.sound()
 }
 
-// A payment that the bank takes back opens its invoice; won, it is paid again without a second payment.completed; lost, it stays open.
+// A disputed payment reopens its invoice. If the dispute is won, the invoice is paid again without a second
+// payment.completed; if it is lost, it stays open.
 func TestDisputes(t *testing.T) {
 	t.Parallel()
 	for _, end := range []string{"won", "lost"} {
@@ -1010,7 +1015,7 @@ func TestDisputes(t *testing.T) {
 	}
 }
 
-// fetchAll does the job of all events, those included that wait for their next try.
+// fetchAll runs the jobs of all events, including those waiting for a retry.
 func (w *world) fetchAll() {
 	w.t.Helper()
 	w.write(func(tx *db.Tx) error {
@@ -1025,7 +1030,8 @@ func (w *world) fetchAll() {
 	}
 }
 
-// Where no webhook ever arrives, what happened at Stripe is known after the next listing; what differs from the ledger is told.
+// Without any webhook, changes at Stripe are known after the next listing, and differences from the ledger are
+// reported.
 func TestReconciles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -1051,8 +1057,8 @@ func TestReconciles(t *testing.T) {
 	}
 }
 
-// A hundred subscribers, a network and a company that fail with a third of all requests, events in any order, often or never: each invoice
-// is paid once, and the ledger has what Stripe has.
+// With a third of all requests failing and events in any order, repeated or missing, each invoice is paid once and the
+// ledger matches Stripe.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -1098,7 +1104,7 @@ func TestFaults(t *testing.T) {
 				ok(t, err)
 				body := stripetest.Event(e)
 				ok(t, w.Take(t.Context(), a.ID, stripetest.Sign(body, w.secret, w.clock.Now().Time()), body))
-				ok(t, w.FetchAll(t.Context())) // what fails is tried again
+				ok(t, w.FetchAll(t.Context())) // failed events are retried
 			}
 		}
 	}

@@ -12,16 +12,16 @@ import (
 	"slipway/internal/tenant/team"
 )
 
-// An invitation is for one address, once, with what its sender may give when it is sent and when it is accepted. What others were
-// reported for in the last year is refused, and leaves nobody with a role.
+// An invitation is for one address, works once, and gives only a role that its sender may give both when it is sent and
+// when it is accepted. Attacks reported against other products are refused and give no role.
 func TestInvitationHijacks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limits.Settings{})
 	for name, tt := range map[string]struct {
-		by     account.Role // who sends it
+		by     account.Role // the sender's role
 		role   account.Role // empty: a guest who manages a site
 		before func(w *world, of team.Team, ada, by, ben account.User, invited team.Invitation, token string) (use string)
-		eve    bool // who accepts it isn't who was invited
+		eve    bool // the accepting user isn't the invited one
 		sent   string
 		code   string
 	}{
@@ -159,7 +159,7 @@ func removed(w *world, of team.Team, _, by, _ account.User, _ team.Invitation, t
 	return token
 }
 
-// An admin can't take an owner's invitation back by sending a lower one to the same address.
+// An admin can't replace an owner's invitation with a lower role for the same address.
 func TestInvitationsOfOwnersStay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limits.Settings{})

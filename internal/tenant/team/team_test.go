@@ -27,7 +27,7 @@ import (
 
 var here = netip.MustParseAddr("203.0.113.7")
 
-// world is teams over real services on a database of its own.
+// world is the team service with real services and its own database.
 type world struct {
 	t     *testing.T
 	db    *db.DB
@@ -73,7 +73,7 @@ func (w *world) user(email string) account.User {
 	return u
 }
 
-// team makes a team of owners, who all have that role.
+// team creates a team with these owners.
 func (w *world) team(owners ...account.User) team.Team {
 	w.t.Helper()
 	var t team.Team
@@ -116,7 +116,7 @@ func code(err error) string {
 	return fmt.Sprint(err)
 }
 
-// Of two owners who remove each other at once, one stays; so with leaving and demotion.
+// When two owners remove or demote each other, or both leave, at the same time, one stays an owner.
 func TestLastOwnerUnderRaces(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(w *world, ctx context.Context, tx *db.Tx, by account.Caller, other account.User, of team.Team) error{
@@ -148,7 +148,7 @@ func TestLastOwnerUnderRaces(t *testing.T) {
 				for i, other := range []account.User{b, a} {
 					wg.Go(func() {
 						if err := w.write(func(ctx context.Context, tx *db.Tx) error {
-							// As an operation does: whoever was removed meanwhile changes nothing.
+							// The audit entry fails the change if the caller was removed meanwhile, as in an operation.
 							if err := w.users.AuditTx(ctx, tx, callers[i].Actor(here), audit.Event{Action: "test.done"}); err != nil {
 								return err
 							}
@@ -177,7 +177,7 @@ func TestLastOwnerUnderRaces(t *testing.T) {
 	}
 }
 
-// A change that was begun with rights that its caller doesn't have any more is undone.
+// A change in progress is rolled back if its caller has lost the right meanwhile.
 func TestRemovalUndoesWhatIsUnderWay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limits.Settings{})
@@ -224,7 +224,7 @@ func TestRemovalUndoesWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// A key for a team is made by who is a member then: a removed or demoted admin leaves no service key behind.
+// Only a current member can create a team's API key. A removed or demoted admin leaves no service key behind.
 func TestNoKeyAfterTheRemoval(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limits.Settings{})
@@ -257,7 +257,7 @@ func TestNoKeyAfterTheRemoval(t *testing.T) {
 	}
 }
 
-// An invitation that many accept at once makes one member.
+// An invitation accepted by concurrent requests adds one member.
 func TestAcceptOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limits.Settings{})
@@ -268,7 +268,7 @@ func TestAcceptOnce(t *testing.T) {
 		_, token, err = w.teams.InviteTx(ctx, tx, w.caller(ada, of), team.NewInvitation{Email: "ben@example.test", Role: account.RoleViewer})
 		return err
 	})
-	for range 3 { // looking spends nothing
+	for range 3 { // viewing doesn't use it up
 		if i, err := w.teams.Invitation(t.Context(), token); err != nil || i.Email != ben.Email || i.Team != "Acme" {
 			t.Fatalf("%+v, %v", i, err)
 		}
@@ -300,7 +300,7 @@ func TestAcceptOnce(t *testing.T) {
 	}
 }
 
-// Limits are those of the operator's file for the team's slug, and hold teams and members.
+// Limits set for the team's slug in the operator's file apply to the team and its members.
 func TestLimitsOfTeams(t *testing.T) {
 	t.Parallel()
 	settings, err := limits.Parse("[defaults]\nteams = 1\n[teams.acme]\nmembers = 2\nsites = 1\n")
@@ -345,7 +345,7 @@ func TestLimitsOfTeams(t *testing.T) {
 	}
 }
 
-// Deploy hooks of a team's site are let in, unless the team is suspended or gone.
+// Stands accepts a team's deploy hooks unless the team is suspended or deleted.
 func TestTeamStands(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limits.Settings{})
@@ -368,7 +368,7 @@ func TestTeamStands(t *testing.T) {
 	}
 }
 
-// A team with sites is deleted by a job: the sites, then the team; its slug stays taken for 90 days.
+// A job deletes a team with sites: first the sites, then the team. Its slug stays reserved for 90 days.
 func TestDeleteWithSites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limits.Settings{})
@@ -452,7 +452,7 @@ func TestDeleteWithSites(t *testing.T) {
 	}
 }
 
-// The operator's appointment makes an owner of a member and of somebody else.
+// An operator can make a member or another user an owner of a team.
 func TestAppoint(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limits.Settings{})
@@ -476,7 +476,7 @@ func TestAppoint(t *testing.T) {
 	}
 }
 
-// An owner who is suspended doesn't count: the other one is the last, whoever removes or deletes them.
+// A suspended owner doesn't count as an owner: the other owner is the last one and can't be removed or deleted.
 func TestSuspendedOwnersDontCount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limits.Settings{})
@@ -512,7 +512,7 @@ func TestSuspendedOwnersDontCount(t *testing.T) {
 	}
 }
 
-// Members are found page by page, by a part of their address and by a role on a site, with the same order everywhere.
+// Members are listed in pages, filtered by part of their address and by a role on a site, always in the same order.
 func TestMembersInPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limits.Settings{})
@@ -562,7 +562,7 @@ func TestMembersInPages(t *testing.T) {
 	}
 }
 
-// An owner who deletes the team again once its sites are gone ends it at once; the operation that was deleting it ends too.
+// Deleting a team again once its sites are gone ends it at once, and also finishes the running operation.
 func TestDeletedTwice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limits.Settings{})

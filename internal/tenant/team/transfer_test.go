@@ -15,7 +15,7 @@ import (
 	"slipway/internal/tenant/team"
 )
 
-// nothing is what else a transfer touches, where there is none of it.
+// nothing implements the other parts of a transfer without doing anything.
 type nothing struct{}
 
 func (nothing) RotateHookTx(context.Context, *db.Tx, account.OwnerID, site.ID) (hook, workflows bool, err error) {
@@ -26,8 +26,8 @@ func (nothing) StopPollingTx(context.Context, *db.Tx, site.ID) (polled bool, err
 	return false, nil
 }
 
-// An admin who takes a site of the team along while an owner removes them: where the removal was first, the site stays, though the
-// request was allowed when it came in.
+// If an admin transfers a team's site while an owner removes that admin, and the removal commits first, the site stays,
+// although the request was allowed when it arrived.
 func TestNoTransferAfterTheRemoval(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limits.Settings{})
@@ -48,7 +48,7 @@ func TestNoTransferAfterTheRemoval(t *testing.T) {
 		if _, _, err := w.teams.RemoveTx(ctx, tx, w.caller(ada, of), ben.ID); err != nil {
 			return err
 		}
-		from, err := w.users.CallerFor(ctx, w.db, ben, of.Owner) // the removal isn't committed: others still see a member
+		from, err := w.users.CallerFor(ctx, w.db, ben, of.Owner) // the removal isn't committed, so others still see a member
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func TestNoTransferAfterTheRemoval(t *testing.T) {
 			})
 		}()
 		if w.db.Single() {
-			return nil // it waits for this transaction before it begins
+			return nil // this transaction must end before the transfer begins
 		}
 		wait.Until(t, "the transfer waits for the removal", func() (waits bool) {
 			err := w.db.QueryRow(ctx, `

@@ -31,7 +31,7 @@ func (w *world) lines(site id.Site, since time.Duration) []map[string]any {
 	return out
 }
 
-// A log tells what was requested, in order, to its owner alone, and goes with the site.
+// A site's log lists its requests in order, only for its owner, and is deleted with the site.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -43,7 +43,7 @@ func TestLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i := range 45 { // more than is read at once
+	for i := range 45 { // more than one read returns
 		add(Details{
 			Site: "s1",
 			Lines: []visit.Line{{
@@ -100,7 +100,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// A site's log and all together stay within their bounds; the oldest goes first.
+// A site's log and all logs together stay within their limits. The oldest entries are deleted first.
 func TestLogBounds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -142,8 +142,8 @@ func TestLogBounds(t *testing.T) {
 	}
 }
 
-// Names are counted by the day, the most frequent first; those that are too many stand
-// together, whatever visitors make up.
+// Names are counted per day and listed by frequency. Names above the limit are summed in one entry, whatever visitors
+// invent.
 func TestTop(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -10,7 +10,8 @@ import (
 	"slipway/internal/platform/visit"
 )
 
-// Requests are read from the newest end, by time, result and text, by their owner alone, and a place says where new ones begin.
+// Requests are listed newest first, filtered by time, result and text, only for their owner. A cursor marks where newer
+// ones begin.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -33,7 +33,7 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// sites writes the rows of sites that are there, as their service would.
+// sites inserts the rows of existing sites.
 func (w *world) sites(owner account.OwnerID, ids ...id.Site) {
 	w.t.Helper()
 	err := w.c.DB.Write(w.t.Context(), func(tx *db.Tx) error {
@@ -76,7 +76,7 @@ func (w *world) rows(span time.Duration) (n int) {
 	return n
 }
 
-// one is a count that tells its fields apart.
+// one is a count with a different value in each field.
 var one = Counts{OK: 1, Redirected: 10, ClientErrors: 100, ServerErrors: 1000, Pages: 10_000, Bytes: 100_000}
 
 func times(c Counts, n int64) (sum Counts) {
@@ -92,7 +92,7 @@ func TestSeries(t *testing.T) {
 	w.sites(ada, "a", "b")
 	w.sites(eve, "e")
 	w.add("a", one)
-	w.now = w.now.Add(2 * time.Minute) // 15:11, another stretch
+	w.now = w.now.Add(2 * time.Minute) // 15:11, another five-minute interval
 	w.add("a", one)
 	w.add("a", one)
 	w.add("e", one)
@@ -184,8 +184,8 @@ func TestSeriesRefuses(t *testing.T) {
 	}
 }
 
-// However long ago it was and whatever was summed up meanwhile, what was added is what is
-// counted; only what is older than the promise is forgotten.
+// The counts returned equal the counts added, for any age and after any aggregation. Only counts older than the
+// retention are deleted.
 func TestSums(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -219,7 +219,7 @@ func TestSums(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.now = w.now.Add(time.Duration(1+r.IntN(45)) * hour)
-		if w.now.Before(end) && r.IntN(4) > 0 { // the job doesn't always come to it
+		if w.now.Before(end) && r.IntN(4) > 0 { // the job is sometimes late
 			if err := w.tidy(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -269,7 +269,7 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// A node that was late with its counts is still in the sum of that hour.
+// Counts that a node reports late are added to the sum of their hour.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -289,13 +289,13 @@ func TestLate(t *testing.T) {
 	if err := w.tidy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.now = past.Add(40 * hour) // hours are asked now, and one day is over
+	w.now = past.Add(40 * hour) // hours are read now, and one day has passed
 	if got := w.series(ada, "a", 41*hour, Hour).Total(); got != times(one, 3) {
 		t.Errorf("%+v", got)
 	}
 }
 
-// Several nodes add to the same stretches, in whatever order.
+// Several nodes add to the same intervals in any order.
 func TestManyNodes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -329,8 +329,8 @@ func TestManyNodes(t *testing.T) {
 	}
 }
 
-// BenchmarkDay measures what a page of cards asks for, at the busiest: visits in every five
-// minutes of the last two days, to every site of many.
+// BenchmarkDay measures the query of a page of site cards in the worst case: many sites, each with visits in every five
+// minutes of the last two days.
 func BenchmarkDay(b *testing.B) {
 	w := newWorld(b)
 	var ids []id.Site
@@ -381,7 +381,7 @@ func BenchmarkDay(b *testing.B) {
 	})
 }
 
-// A batch that is offered again, because the answer to its commit was lost, counts once.
+// A batch offered again because the response to its commit was lost counts once.
 func TestBatchCountsOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -11,7 +11,7 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// A batch that is offered until it is taken adds its requests once to its site, and once to its owner's usage.
+// A batch that is offered until it is accepted adds its requests once to its site and once to its owner's usage.
 func TestUnknownCommit(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []db.Fault{db.Silent, db.Gone, db.Dropped, db.Muted} {

@@ -13,7 +13,7 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// sites writes the rows of sites that are there, as their service would.
+// sites inserts the rows of existing sites.
 func (w *world) sites(owner id.Owner, ids ...string) {
 	w.t.Helper()
 	ok(w.t, w.c.DB.Write(w.t.Context(), func(tx *db.Tx) error {
@@ -29,7 +29,7 @@ func (w *world) sites(owner id.Owner, ids ...string) {
 	}))
 }
 
-// serve gives everybody another limit of bandwidth, as a restart with other settings does.
+// serve changes the default bandwidth limit, as a restart with other settings does.
 func (w *world) serve(limit int64) *limits.Limits {
 	w.t.Helper()
 	l := limits.New(limits.Settings{Defaults: map[limits.Name]int64{limits.Bandwidth: limit}})
@@ -44,8 +44,8 @@ func (w *world) paused() (n int) {
 	return n
 }
 
-// At the limit all of the owner's sites are paused, and nobody else's, until the month ends or the limit rises. What a
-// site used that is deleted counts on.
+// At the limit all of the owner's sites are paused, and no others, until the month ends or the limit is raised. A
+// deleted site's usage still counts.
 func TestBandwidthPauses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -93,7 +93,7 @@ func TestBandwidthPauses(t *testing.T) {
 	}
 	w.Usage = at(New(Config{DB: w.c.DB, Limits: limits.New(limits.Settings{Defaults: map[limits.Name]int64{limits.Bandwidth: 5000}})}), func() db.Time { return w.clock })
 	ok(t, w.resume(t.Context()))
-	if w.paused() != 0 { // what Run does all the time
+	if w.paused() != 0 { // as Run does continuously
 		t.Error("paused although a larger plan was chosen")
 	}
 	l = w.serve(1000)
@@ -101,7 +101,7 @@ func TestBandwidthPauses(t *testing.T) {
 	if used(ada) != 0 || w.paused() != 0 {
 		t.Errorf("in the next month: %d, %d paused", used(ada), w.paused())
 	}
-	// The last hours of a month are sealed in the next one, and count to the one that they lie in.
+	// The last hours of a month are sealed in the next month but count for their own.
 	ok(t, w.Tidy(t.Context()))
 	w.clock = w.clock.Add(3 * hour)
 	ok(t, w.Tidy(t.Context()))
@@ -117,7 +117,7 @@ func TestBandwidthPauses(t *testing.T) {
 	}
 }
 
-// armed returns the owners for whom nodes borrow.
+// armed returns the owners for whom nodes take loans.
 func (w *world) armed() []id.Owner {
 	w.t.Helper()
 	rows, err := w.c.DB.Query(w.t.Context(), `SELECT owner_id FROM capped_owners WHERE begins <= $1 AND ends > $1`, w.clock)
@@ -133,7 +133,8 @@ func (x *heard) TellUsageTx(_ context.Context, _ *db.Tx, _ id.Owner, w Warning) 
 	return nil
 }
 
-// At the limit sites are slowed down where the owner's limits say so, and paused where they don't; both follow what the limits say next.
+// At the limit, sites are slowed down if the owner's limits say so, and paused otherwise. A changed setting switches
+// between the two.
 func TestBandwidthThrottles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -180,8 +181,8 @@ func TestBandwidthThrottles(t *testing.T) {
 	is("without a rate", 1, 0, false)
 }
 
-// Of owners whose limit is so small that nodes need loans from the first byte, those with an exception are found by their name,
-// and the others are left alone; where the default is small, everybody is found.
+// Nodes take loans from the first byte for owners with a small limit. Owners with a small individual limit are found by
+// name and others are left alone; if the default is small, all owners are found.
 func TestSmallLimits(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -190,7 +191,7 @@ func TestSmallLimits(t *testing.T) {
 	}{
 		{limits.Settings{}, 0},
 		{limits.Settings{Users: map[string]map[limits.Name]int64{"small@example.test": {limits.Bandwidth: 1000}}}, 1},
-		{limits.Settings{Teams: map[string]map[limits.Name]int64{"small@example.test": {limits.Bandwidth: 1000}}}, 0}, // no team of that name
+		{limits.Settings{Teams: map[string]map[limits.Name]int64{"small@example.test": {limits.Bandwidth: 1000}}}, 0}, // no such team
 		{limits.Settings{Defaults: map[limits.Name]int64{limits.Bandwidth: 1000}}, 3},
 	} {
 		w := newWorld(t, limits.New(c.settings))
@@ -207,7 +208,7 @@ func TestSmallLimits(t *testing.T) {
 		if len(w.armed()) != min(c.want, 1) { // as soon as it has a site
 			t.Errorf("%+v: nodes borrow for %v", c.settings, w.armed())
 		}
-		for range 2 { // it finds nobody twice
+		for range 2 { // running again finds no owner twice
 			ok(t, w.armSmall(t.Context(), w.clock))
 		}
 		armed := w.armed()

@@ -9,8 +9,7 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// What nodes have outstanding and what is used is never more than the limit; a node that isn't heard of again counts for
-// 90 seconds.
+// Outstanding loans plus usage never exceed the limit. The loan of a node that stops reporting counts for 90 seconds.
 func TestLend(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -46,12 +45,12 @@ func TestLend(t *testing.T) {
 	if a+b != most-1 {
 		t.Errorf("%d are lent in all, want %d", a+b, most-1)
 	}
-	// What is handed back can be lent again.
+	// A returned loan can be lent again.
 	lend(two, b-100, false)
 	if n := lend(one, a, true); n != 100 {
 		t.Errorf("%d are lent of the 100 that were handed back", n)
 	}
-	// A node that isn't heard of any more: its part is lent again, but not before its loan has ended.
+	// The loan of a node that stopped reporting is lent again, but only after it has expired.
 	w.clock = w.clock.Add(loanEnds - time.Second)
 	if n := lend(one, a+100, true); n != 0 {
 		t.Errorf("%d are lent although the other node may still use them", n)
@@ -69,7 +68,7 @@ func (x *told) TellUsageTx(_ context.Context, tx *db.Tx, _ id.Owner, w Warning) 
 	return nil
 }
 
-// Owners are told of each share of their limit once a month, and again where the limit was changed.
+// Owners get one notice per month for each share of their limit, and again after the limit has changed.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -93,7 +92,7 @@ func TestWarnings(t *testing.T) {
 	send(499)
 	send(1, 50)
 	send(200, 50)
-	send(220, 50, 90) // past 75 too, of which nobody is told then
+	send(220, 50, 90) // passes 75 as well, which isn't reported then
 	send(1, 50, 90)
 	send(500, 50, 90, 100)
 	send(500, 50, 90, 100)

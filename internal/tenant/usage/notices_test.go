@@ -19,7 +19,7 @@ func moment(y int, m time.Month, d, h int) db.Time {
 	return db.At(time.Date(y, m, d, h, 0, 0, 0, time.UTC))
 }
 
-// An owner's webhooks are told of a share of a limit, in the transaction that finds it reached.
+// When a share of a limit is reached, the webhook event is queued in the transaction that detects it.
 func TestUsageEvent(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

@@ -35,7 +35,7 @@ type world struct {
 	clock db.Time
 }
 
-// at gives the service another clock.
+// at sets the service's clock.
 func at(u *Usage, now func() db.Time) *Usage {
 	u.now = now
 	return u
@@ -47,7 +47,7 @@ func newWorld(t testing.TB, l *limits.Limits) *world {
 	return w
 }
 
-// merge writes rows as a source would.
+// merge writes rows as a source does.
 func (w *world) merge(rows ...Row) {
 	w.t.Helper()
 	ok(w.t, w.c.DB.Write(w.t.Context(), func(tx *db.Tx) error { return w.MergeTx(w.t.Context(), tx, rows) }))
@@ -60,7 +60,7 @@ func (w *world) month(owner id.Owner, m Meter) int64 {
 	return n
 }
 
-// table returns a table's quantities by owner, meter and the beginning of their stretch.
+// table returns a table's quantities by owner, meter and start of their interval.
 func (w *world) table(name, column string) map[string]int64 {
 	w.t.Helper()
 	rows, err := w.c.DB.Query(w.t.Context(), `SELECT owner_id, meter, `+column+`, CAST(SUM(quantity) AS BIGINT) FROM `+name+` GROUP BY owner_id, meter, `+column)
@@ -76,8 +76,8 @@ func (w *world) table(name, column string) map[string]int64 {
 	return out
 }
 
-// A quantity that is written again, late or in the wrong order counts once; one that is written after its hour was
-// sealed goes to the next hour, and the sealed one stays as it is.
+// A quantity that is rewritten, late or out of order counts once. One written after its hour was sealed counts for the
+// next hour, and the sealed hour stays unchanged.
 func TestLateQuantities(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -88,7 +88,7 @@ func TestLateQuantities(t *testing.T) {
 	w.merge(row(100))
 	w.merge(row(300))
 	w.merge(row(300))
-	w.merge(row(200)) // an older one that was on its way for longer
+	w.merge(row(200)) // an older write that was delayed
 	w.merge(Row{Owner: ada, Meter: Bandwidth, Hour: first, Source: "edge/b", Site: "site_1", Quantity: 50})
 	if n := w.month(ada, Bandwidth); n != 350 {
 		t.Errorf("%d are used, want 350", n)
@@ -129,8 +129,8 @@ func TestLateQuantities(t *testing.T) {
 
 var errCut = errors.New("cut off")
 
-// Whatever is repeated, killed, cut off or done in another order, what was written counts exactly once: by hour, by
-// day, by site. Only what a killed process had not written is missing. The clock steps back now and then.
+// With any repetition, kill, lost response, reordering or clock that steps back, everything written counts exactly once
+// by hour, by day and by site. Only what a killed process hadn't written is missing.
 func TestEveryHistoryCountsOnce(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
@@ -147,9 +147,9 @@ func TestEveryHistoryCountsOnce(t *testing.T) {
 			started := 0
 			start := func() *Source { started++; return NewSource(fmt.Sprint("edge/", started)) }
 			nodes := []*Source{start(), start(), start()}
-			var sent [][]Row // what was on its way once
+			var sent [][]Row // rows sent earlier
 			sealed := map[string]int64{}
-			stored := map[Row]int64{} // the largest quantity that was committed of each row
+			stored := map[Row]int64{} // largest committed quantity of each row
 			note := func(rows []Row) {
 				for _, row := range rows {
 					k := row
@@ -179,7 +179,7 @@ func TestEveryHistoryCountsOnce(t *testing.T) {
 					o, m, q := owners[r.IntN(2)], meters[r.IntN(3)], 1+r.Int64N(1000)
 					truth[of{o, m}] += q
 					nodes[n].Add(w.clock, o, m, sites[r.IntN(3)], q)
-				case 4, 5: // a flush, whose answer may be lost, or which may fail
+				case 4, 5: // a flush whose response may be lost, or which may fail
 					rows := nodes[n].Pending()
 					sent = append(sent, rows)
 					commit := r.IntN(4) > 0
@@ -188,7 +188,7 @@ func TestEveryHistoryCountsOnce(t *testing.T) {
 					} else if err == nil && r.IntN(3) > 0 {
 						nodes[n].Written(rows)
 					}
-				case 6: // what a node sent once arrives again
+				case 6: // an earlier write arrives again
 					if len(sent) > 0 {
 						ok(t, merge(sent[r.IntN(len(sent))], true))
 					}
@@ -207,9 +207,9 @@ func TestEveryHistoryCountsOnce(t *testing.T) {
 					}
 					sealed = now
 				case 9:
-					if r.IntN(4) == 0 { // killed: what it had sent may still arrive
+					if r.IntN(4) == 0 { // killed: its earlier writes may still arrive
 						for _, row := range nodes[n].Pending() {
-							lost[of{row.Owner, row.Meter}] += row.Quantity // at most: a part of it may be stored
+							lost[of{row.Owner, row.Meter}] += row.Quantity // at most: part of it may be stored
 						}
 						nodes[n] = start()
 					}
@@ -286,14 +286,14 @@ func TestManyNodes(t *testing.T) {
 	}
 }
 
-// What is too old goes: rows of sources, sealed hours, days by site. Days by owner stay.
+// Old source rows, sealed hours and per-site days are deleted. Per-owner days stay.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	w.merge(Row{Owner: ada, Meter: Build, Hour: w.clock, Source: "dep_1/a", Site: "site_1", Quantity: 60_000})
 	w.clock = w.clock.Add(keepSources + 2*hour)
 	ok(t, w.Tidy(t.Context()))
-	w.merge(Row{Owner: ada, Meter: Build, Hour: w.clock.Add(-keepSources), Source: "dep_1/a", Site: "site_1", Quantity: 90_000}) // can't be compared any more
+	w.merge(Row{Owner: ada, Meter: Build, Hour: w.clock.Add(-keepSources), Source: "dep_1/a", Site: "site_1", Quantity: 90_000}) // too late
 	count := func(table string) (n int) {
 		ok(t, w.c.DB.QueryRow(t.Context(), `SELECT count(*) FROM `+table).Scan(&n))
 		return n
@@ -308,7 +308,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// What a version before this one counted this month counts, also what it counts while it runs beside.
+// Usage counted by an earlier version counts for this month, including what it counts while running beside this one.
 func TestEarlierVersions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)

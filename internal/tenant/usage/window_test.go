@@ -12,7 +12,7 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// subscribed writes an owner's subscription as its service would.
+// subscribed inserts an owner's subscription.
 func (w *world) subscribed(owner id.Owner, anchor db.Time) {
 	w.t.Helper()
 	ok(w.t, w.c.DB.Admin(w.t.Context(), fmt.Sprintf(`
@@ -34,8 +34,8 @@ func (w *world) current(owner id.Owner) int64 {
 	return n
 }
 
-// What an owner with a subscription uses counts from the hour of its window, is paused until the hour at which the next one begins, and
-// is told of once in each; sealing doesn't move anything from one to the other. Others keep to the calendar.
+// A subscribed owner's usage counts from the start of the window, a pause lasts until the next window, and notices are
+// sent once per window. Sealing moves no usage between windows. Other owners follow the calendar.
 func TestSubscriptionsWindow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -58,12 +58,12 @@ func TestSubscriptionsWindow(t *testing.T) {
 	want("at the limit", 1, 1000, 500)
 	w.clock = moment(2027, 2, 28, 9) - 1
 	want("in its last millisecond", 1, 1000, 500)
-	ok(t, w.armSmall(t.Context(), w.clock.Add(armAhead))) // what Run does all the time
+	ok(t, w.armSmall(t.Context(), w.clock.Add(armAhead))) // as Run does continuously
 	w.clock++
 	want("exactly at the hour", 0, 0, 500)
 	var armed int
 	ok(t, w.c.DB.QueryRow(t.Context(), `SELECT count(*) FROM capped_owners WHERE begins <= $1 AND ends > $1`, w.clock).Scan(&armed))
-	if armed != 1 { // accounts alone are armed ahead, and these owners are none: eve's is from what she used
+	if armed != 1 { // only existing accounts are armed ahead; these owners have none, and eve is armed by her usage
 		t.Errorf("nodes borrow for %d owners", armed)
 	}
 	w.send(edge, ada, "site_a", 600)
@@ -115,8 +115,8 @@ func TestSubscriptionsWindow(t *testing.T) {
 	}
 }
 
-// A subscription that begins, is canceled or begins again within a month ends what held before, at once, and nothing is forgotten of what
-// was used; a version before this one knows months alone, and what it wrote holds until its owner's window is known.
+// A subscription that begins, is canceled or begins again within a month changes the window at once, and no usage is
+// lost. A pause written by an earlier version, which knows only months, applies until the owner's window is known.
 func TestWindowChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -134,7 +134,7 @@ func TestWindowChanges(t *testing.T) {
 	}
 	now("in the calendar month", 1, 1000)
 	w.subscribed(ada, moment(2027, 3, 10, 12))
-	now("with its first subscription", 1, 1000) // of the very hour it begins in
+	now("with its first subscription", 1, 1000) // begins in the very same hour
 	w.clock = moment(2027, 3, 10, 13)
 	ok(t, w.c.DB.Admin(t.Context(), fmt.Sprintf(`UPDATE billing_subscriptions SET anchor = %d`, w.clock)))
 	now("from the next hour on", 0, 0)
@@ -157,7 +157,8 @@ func TestWindowChanges(t *testing.T) {
 	}
 }
 
-// Two nodes that lend and count around a renewal never lend more than each window's limit, also before anything is noted of the new one.
+// Two nodes that lend and count around a renewal never lend more than each window's limit, even before the new window
+// has any record.
 func TestLendAcrossWindows(t *testing.T) {
 	t.Parallel()
 	const most = 10 << 20
@@ -201,7 +202,7 @@ func TestLendAcrossWindows(t *testing.T) {
 	if n := lendAll(); n != most {
 		t.Errorf("%d are lent of %d", n, int64(most))
 	}
-	ok(t, nodes[0].c.DB.Admin(t.Context(), `DELETE FROM usage_loans`)) // all is stored
+	ok(t, nodes[0].c.DB.Admin(t.Context(), `DELETE FROM usage_loans`)) // all usage is stored
 	nodes[0].merge(Row{Owner: ada, Meter: Bandwidth, Hour: clock, Source: "edge/a", Site: "site_1", Quantity: most})
 	if n := lendAll(); n != 0 {
 		t.Errorf("%d are lent beyond the limit", n)

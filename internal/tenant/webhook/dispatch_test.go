@@ -20,7 +20,7 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// trip answers requests without a network.
+// trip is a RoundTripper that needs no network.
 type trip func(*http.Request) (*http.Response, error)
 
 func (f trip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -33,8 +33,8 @@ func answer(status int, header ...string) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: h, Body: io.NopCloser(bytes.NewReader(nil))}, nil
 }
 
-// timeless makes Webhooks inside a synctest bubble: SQLite whatever the environment says,
-// because a network connection would keep the clock from moving.
+// timeless returns Webhooks for a synctest bubble. It always uses SQLite, because a network connection would stop the
+// bubble's clock.
 func timeless(t *testing.T, out trip) *Webhooks {
 	t.Helper()
 	return newWebhooks(t, dbtest.Bubble(t), nil, func(c *Config) {
@@ -43,7 +43,7 @@ func timeless(t *testing.T, out trip) *Webhooks {
 	})
 }
 
-// Ten attempts within about 75 h 35 min, then no more.
+// A delivery gets ten attempts within about 75 h 35 min.
 func TestSchedule(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// An endpoint that asks for quiet gets it for all its deliveries, and others don't wait.
+// A Retry-After pauses all deliveries to that endpoint, and others continue.
 func TestCoolDown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -165,8 +165,7 @@ func TestCoolDown(t *testing.T) {
 	})
 }
 
-// A hundred endpoints that never answer hold up no other one, and none has more than
-// four requests in flight.
+// A hundred endpoints that never answer delay no other endpoint, and each has at most four requests in flight.
 func TestHangingEndpoints(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -231,8 +230,8 @@ func TestHangingEndpoints(t *testing.T) {
 	}
 }
 
-// A dispatcher that vanishes without a word: its deliveries are made again, with the same
-// bytes and the same id; what the dead one still reports counts for nothing.
+// The deliveries of a dispatcher that crashed are made again with the same bytes and ID. Results that the old
+// dispatcher still reports are ignored.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	r := receive(t, nil)
@@ -240,12 +239,12 @@ func TestTakeover(t *testing.T) {
 	w := newWebhooks(t, d, r, func(c *Config) {
 		c.Lease = time.Second
 		if d.Single() {
-			c.Lease = time.Hour // nobody waits for its end
+			c.Lease = time.Hour // the test doesn't wait for its end
 		}
 	})
 	h := create(t, w, r.URL, "site.created")
 	emit(t, w, event.SiteCreated(someSite))
-	flights, _, err := w.turn(t.Context(), nil, 10) // what a process does just before kill -9
+	flights, _, err := w.turn(t.Context(), nil, 10) // what a process does just before it is killed
 	if err != nil || len(flights) != 1 {
 		t.Fatalf("%v, %v", flights, err)
 	}
@@ -273,8 +272,7 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// What a node holds when it dies is another's within 30 seconds, and no attempt outlasts its
-// lease.
+// Another node takes over a dead node's deliveries within 30 seconds, and no attempt outlasts its lease.
 func TestLeaseIsShort(t *testing.T) {
 	t.Parallel()
 	c := New(Config{}).c
@@ -286,7 +284,7 @@ func TestLeaseIsShort(t *testing.T) {
 	}
 }
 
-// Two nodes share the work and send nothing twice.
+// Two nodes share the deliveries and send none twice.
 func TestTwoNodes(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("SLIPWAY_TEST_DSN") == "" {
@@ -365,8 +363,7 @@ func TestRepairTurns(t *testing.T) {
 	settle(t, w, h.ID, func(d Delivery) bool { return d.State == "succeeded" })
 }
 
-// BenchmarkDeliver measures the whole way, event to stored outcome, against TLS
-// receivers on loopback in this same process.
+// BenchmarkDeliver measures from the event to the stored result, against TLS receivers on loopback in the same process.
 func BenchmarkDeliver(b *testing.B) {
 	for _, endpoints := range []int{1, 50} {
 		b.Run(fmt.Sprintf("endpoints=%d", endpoints), func(b *testing.B) {
@@ -399,8 +396,8 @@ func BenchmarkDeliver(b *testing.B) {
 	}
 }
 
-// BenchmarkPending measures what is pending when the dispatcher starts, until all of it is
-// stored as delivered, over 50 endpoints.
+// BenchmarkPending measures the time from the dispatcher's start until all pending deliveries to 50 endpoints are
+// stored as delivered.
 func BenchmarkPending(b *testing.B) {
 	const endpoints = 50
 	r := receive(b, nil)
@@ -426,7 +423,7 @@ func BenchmarkPending(b *testing.B) {
 	}
 }
 
-// processor returns the time that this process has spent on a processor, receivers included.
+// processor returns the CPU time of this process, including the receivers.
 func processor(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -435,7 +432,7 @@ func processor(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkFirstAttempt measures from the commit of one event to its arrival.
+// BenchmarkFirstAttempt measures from an event's commit to its arrival.
 func BenchmarkFirstAttempt(b *testing.B) {
 	r := receive(b, nil)
 	w := newWebhooks(b, dbtest.New(b), r, nil)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Outcomes are written once half of what is in flight has ended; nobody waits long for that,
-// and neither one alone nor something new to send waits at all.
+// Results are written once half of the requests in flight have ended, or after a short wait. The result of a single
+// request is written at once, and new work ends the wait.
 func TestGather(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -26,8 +26,7 @@ func listen(t *testing.T, w *Webhooks, owner account.OwnerID, n NewListener) (l 
 	return l, err
 }
 
-// A listener fetches what a webhook would be sent, as often as it asks, and it is in
-// nobody's list of webhooks.
+// A listener fetches the events that a webhook would get, as often as it asks, and isn't listed with the webhooks.
 func TestListener(t *testing.T) {
 	t.Parallel()
 	w := newWebhooks(t, dbtest.New(t), nil, nil)
@@ -139,8 +138,8 @@ func TestListenerLimits(t *testing.T) {
 	}
 }
 
-// A listener ends five minutes after the last fetch; fetching keeps it. What was offered
-// to it goes with it, and what nobody fetches goes after an hour.
+// A listener expires five minutes after its last fetch, with its events. Events that aren't fetched are deleted after
+// an hour.
 func TestListenerEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -185,8 +184,7 @@ func TestListenerEnds(t *testing.T) {
 	})
 }
 
-// Several who fetch from one listener at once, beside those who emit, see every event
-// under one number.
+// Concurrent fetches from one listener see every event with the same number while events are emitted.
 func TestListenerShared(t *testing.T) {
 	t.Parallel()
 	w := newWebhooks(t, dbtest.New(t), nil, nil)

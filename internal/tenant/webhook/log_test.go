@@ -9,7 +9,7 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// One delivery is what the list says of it, for its owner alone and while its webhook is there.
+// Delivery returns the same as the list, only for the owner and while the webhook exists.
 func TestOneDelivery(t *testing.T) {
 	t.Parallel()
 	r := receive(t, nil)

@@ -21,17 +21,16 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// Every status from 100 to 599 has its outcome: 2xx alone is success, 3xx is a redirect
-// that isn't followed (but 304), 410 disables, and all else is tried again. Each comes
-// from a server that speaks HTTP itself, over a connection, so that the interim answers
-// of 1xx and statuses without a body are what they are on the wire.
+// Every status from 100 to 599 has its outcome: only 2xx is success, 3xx (except 304) is a redirect that isn't
+// followed, 410 disables the webhook, and all others are retried. A hand-written server sends them, so that 1xx
+// responses and statuses without a body are as on the wire.
 func TestEveryStatus(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		wire := &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10}
 		wire.DialTLSContext = dialTo(func(path string, c net.Conn) {
 			n, _ := strconv.Atoi(strings.TrimPrefix(path, "/"))
-			if n < 200 && n != 101 { // an interim answer, and then a final one
+			if n < 200 && n != 101 { // an interim response, then a final one
 				fmt.Fprintf(c, "HTTP/1.1 %d Interim\r\nX-Interim: yes\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n", n)
 				return
 			}
@@ -72,7 +71,7 @@ func TestEveryStatus(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(3 * time.Second) // the second attempts come after 4.5 s at the earliest
+		time.Sleep(3 * time.Second) // second attempts come after 4.5 s at the earliest
 		synctest.Wait()
 		stop()
 		for n := 100; n <= 599; n++ {
@@ -103,8 +102,8 @@ func TestEveryStatus(t *testing.T) {
 	})
 }
 
-// Whatever an endpoint does with its connection, an attempt ends within the 15 seconds,
-// says why in a word, and keeps a bounded part of what came.
+// Whatever an endpoint does with its connection, an attempt ends within 15 seconds, records a reason, and keeps a
+// limited part of the response.
 func TestBadReceivers(t *testing.T) {
 	t.Parallel()
 	const ok = "HTTP/1.1 200 OK\r\n"
@@ -120,7 +119,7 @@ func TestBadReceivers(t *testing.T) {
 		speak  func(net.Conn)
 		word   string
 		status int
-		least  time.Duration // that the attempt takes
+		least  time.Duration // minimum duration of the attempt
 	}{
 		"slow headers": {
 			func(c net.Conn) { drip(c, ok+strings.Repeat("X: y\r\n", 100), time.Second) },
@@ -205,7 +204,7 @@ func TestBadReceivers(t *testing.T) {
 				time.Sleep(20 * time.Second)
 				synctest.Wait()
 				stop()
-				time.Sleep(time.Minute) // the servers notice that nobody listens
+				time.Sleep(time.Minute) // the servers notice that the connections are closed
 				list, _, err := w.Deliveries(t.Context(), anna, h.ID, 1, 1)
 				if err != nil || len(list) != 1 || len(list[0].Attempts) == 0 {
 					t.Fatalf("%+v, %v", list, err)
@@ -226,8 +225,7 @@ func TestBadReceivers(t *testing.T) {
 	}
 }
 
-// dialTo makes connections in memory to a server that reads a request whole and then
-// speaks as it likes.
+// dialTo connects in memory to a server that reads a whole request and then calls speak.
 func dialTo(speak func(path string, c net.Conn)) func(context.Context, string, string) (net.Conn, error) {
 	return func(context.Context, string, string) (net.Conn, error) {
 		here, there := net.Pipe()
@@ -244,8 +242,7 @@ func dialTo(speak func(path string, c net.Conn)) func(context.Context, string, s
 	}
 }
 
-// The log of an owner is bounded in rows as in time, each webhook's part for itself, and
-// what has not ended stays whatever there is of it.
+// An owner's log is limited in rows as well as in time, per webhook, and unfinished deliveries always stay.
 func TestLogIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -305,8 +302,8 @@ func TestLogIsBounded(t *testing.T) {
 	})
 }
 
-// What is finished stays for 30 days, and goes then: deliveries, attempts, events and
-// counts, in batches, and nothing of it that is younger or still under way.
+// Finished deliveries, attempts, events and counts are deleted in batches after 30 days. Younger and unfinished ones
+// stay.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

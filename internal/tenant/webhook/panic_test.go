@@ -6,7 +6,7 @@ import (
 	"slipway/internal/tenant/webhook/delivery"
 )
 
-// A delivery that panics is a failed attempt: its schedule goes on, and so do the deliveries of others.
+// A delivery that panics counts as a failed attempt and is retried, and other deliveries continue.
 func TestDeliveryThatPanics(t *testing.T) {
 	t.Parallel()
 	o := (&Webhooks{}).send(t.Context(), flight{secret: "without anything that opens it"})

@@ -14,7 +14,7 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// growing are the tables that nothing may read whole.
+// growing lists the tables that no statement may scan.
 var growing = []string{"webhooks", "webhook_deliveries", "webhook_attempts", "webhook_events", "webhook_hours", "d", "e", "h", "o"}
 
 var (
@@ -22,19 +22,18 @@ var (
 	parameter = regexp.MustCompile(`\$(\d+)`)
 )
 
-// wholeByDesign are statements that may: what they read is small, or they run every ten minutes.
+// wholeByDesign lists statements that may scan a table, because they read little or run every ten minutes.
 var wholeByDesign = []string{
 	`FROM webhooks WHERE host = ''`,                            // once at the start
-	`min((SELECT min(next_at) FROM webhook_deliveries`,         // the gauge looks at every active endpoint
+	`min((SELECT min(next_at) FROM webhook_deliveries`,         // the gauge reads every active endpoint
 	`UPDATE webhooks SET turn_at = CASE WHEN floor_at > $1`,    // every ten minutes
 	`DELETE FROM webhook_hours`,                                // every ten minutes
 	`SELECT owner_id, id FROM webhooks WHERE deleted_at = 0`,   // every ten minutes
 	`SELECT id, site_ids FROM webhooks WHERE site_ids <> ''`,   // when a site is deleted
-	`SELECT DISTINCT hook_id FROM webhook_deliveries WHERE st`, // by the index of what is under way
+	`SELECT DISTINCT hook_id FROM webhook_deliveries WHERE st`, // by the index of deliveries in progress
 }
 
-// No statement of deliveries, of the log or of the cleaning reads a growing table whole:
-// each finds its rows by an index, however many there are.
+// No statement of deliveries, of the log or of the cleanup scans a growing table. Each uses an index.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -129,7 +128,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// plan is how SQLite would run a statement.
+// plan returns SQLite's query plan of a statement.
 func plan(t *testing.T, d *db.DB, q string) []string {
 	t.Helper()
 	n := 0

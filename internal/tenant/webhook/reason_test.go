@@ -21,7 +21,7 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// authority makes certificates for endpoints.
+// authority issues certificates for endpoints.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -67,8 +67,7 @@ func (a authority) issue(t testing.TB, until time.Time, ip string) tls.Certifica
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.key}
 }
 
-// Each way in which an endpoint can't be spoken to has a word and a sentence that its
-// developer can act on.
+// Each kind of connection failure has a reason code and a sentence that the endpoint's developer can act on.
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	ca, stranger := newAuthority(t), newAuthority(t)

@@ -20,8 +20,8 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// mains make a program of each language's function of docs/webhooks.md: it reads cases
-// as JSON and prints one letter for each, y or n.
+// mains turn each language's function of docs/webhooks.md into a program that reads cases as JSON and prints y or n for
+// each.
 var mains = map[string]struct {
 	file, before, after string
 	run                 []string
@@ -60,7 +60,7 @@ for c in json.load(sys.stdin): print("y" if verify(c["Secret"], c["Headers"], ba
 	},
 }
 
-// testCase is a delivery, and whether a receiver with the secret must accept it.
+// testCase is a delivery and whether a receiver with the secret must accept it.
 type testCase struct {
 	Secret  string
 	Headers map[string]string
@@ -68,8 +68,8 @@ type testCase struct {
 	good    bool
 }
 
-// The receivers of the document, and the public library, accept real deliveries before,
-// during and after a rotation, and nothing that was changed.
+// The receivers in the docs, and the public library, accept real deliveries before, during and after a rotation, and
+// refuse changed ones.
 func TestReceiversOfTheDocument(t *testing.T) {
 	t.Parallel()
 	r := receive(t, nil)

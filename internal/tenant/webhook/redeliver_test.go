@@ -19,13 +19,13 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// working makes webhooks whose jobs run too.
+// working returns webhooks on a new database whose jobs run.
 func working(t *testing.T, r *receiver) *Webhooks {
 	t.Helper()
 	return redelivering(t, dbtest.New(t), r)
 }
 
-// redelivering makes webhooks whose jobs run.
+// redelivering returns webhooks whose jobs run.
 func redelivering(t *testing.T, d *db.DB, r *receiver) *Webhooks {
 	t.Helper()
 	w := newWebhooks(t, d, r, func(c *Config) { c.Operations = operation.New(operation.Config{DB: d}) })
@@ -93,8 +93,8 @@ func TestRedeliverOne(t *testing.T) {
 	}
 }
 
-// Everything that failed or was missed since a time comes once more, once per event,
-// and what has arrived meanwhile does not.
+// Redelivering sends everything that failed or was missed since a time once more, once per event, except what has been
+// delivered meanwhile.
 func TestRedeliverAll(t *testing.T) {
 	t.Parallel()
 	var well atomic.Bool
@@ -221,8 +221,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// An event's name is looked for in a bounded part of the log, the newest, and an older part
-// can be chosen.
+// A search by event name reads a limited, newest part of the log, and an older part can be chosen.
 func TestSearchIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWebhooks(t, dbtest.New(t), nil, nil)

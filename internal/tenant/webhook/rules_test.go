@@ -21,8 +21,8 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// A host that refuses what a hundred webhooks of one user send it is soon left alone,
-// and neither other users nor other hosts wait for it.
+// A host that refuses the deliveries of a user's hundred webhooks soon gets few requests. Other users and other hosts
+// don't wait.
 func TestHostThatRefuses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestHostThatRefuses(t *testing.T) {
 	})
 }
 
-// A host that answers well gets what there is, as fast as it answers.
+// A host that answers successfully gets its deliveries as fast as it answers.
 func TestHostThatAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -110,8 +110,7 @@ func TestHostThatAnswers(t *testing.T) {
 	})
 }
 
-// After five attempts without an answer one probe a minute is made, and what waits keeps
-// its attempts.
+// After five attempts without an answer, one probe per minute is sent, and waiting deliveries keep their attempts.
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -169,8 +168,8 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
-// Five days of nothing but failures disable a webhook, its owner hears of it after one
-// day and at the end, and neither a restart nor another owner's trouble changes that.
+// A webhook is disabled after five days of only failures. Its owner gets an email after one day and at the end.
+// Restarts and other owners' failures don't change that.
 func TestDisabledAfterFiveDays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -202,7 +201,7 @@ func TestDisabledAfterFiveDays(t *testing.T) {
 		if now, _ := w.Get(t.Context(), anna, h.ID); !now.Active {
 			t.Error("disabled before five days were over")
 		}
-		emit(t, w, event.SiteCreated(someSite)) // waits when the end comes
+		emit(t, w, event.SiteCreated(someSite)) // pending when the webhook is disabled
 		time.Sleep(3 * time.Hour)
 		synctest.Wait()
 		stop()
@@ -232,19 +231,17 @@ func TestDisabledAfterFiveDays(t *testing.T) {
 	})
 }
 
-// mails is a Mailer.
+// mails implements Config.Mail.
 type mails func(owner account.OwnerID, subject, text, path string)
 
-// TellOwnerTx is for Config.Mail.
 func (m mails) TellOwnerTx(_ context.Context, _ *db.Tx, owner account.OwnerID, subject, text, path string) error {
 	m(owner, subject, text, path)
 	return nil
 }
 
-// Mails is the same.
 func (m mails) Mails() bool { return true }
 
-// What mails say of a webhook that fails, and of one that was disabled.
+// The emails about failing and disabled webhooks state since when and why.
 func TestWords(t *testing.T) {
 	t.Parallel()
 	hook := Webhook{URL: "https://example.test/in", FailingSince: db.At(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}
@@ -266,7 +263,7 @@ func textOf(hook Webhook, disabled bool) string {
 	return text
 }
 
-// A webhook that is restricted to sites hears of those alone.
+// A webhook restricted to sites gets only their events.
 func TestSiteFilter(t *testing.T) {
 	t.Parallel()
 	r := receive(t, nil)
@@ -291,8 +288,8 @@ func TestSiteFilter(t *testing.T) {
 	}
 }
 
-// A deleted site leaves the webhooks that are restricted to it and others; one that was
-// restricted to it alone gets nothing from then on, and never everything.
+// A deleted site is removed from webhooks restricted to several sites. A webhook restricted to it alone gets no events
+// from then on, instead of all.
 func TestForgetSite(t *testing.T) {
 	t.Parallel()
 	w := newWebhooks(t, dbtest.New(t), nil, nil)
@@ -308,7 +305,7 @@ func TestForgetSite(t *testing.T) {
 		}
 		hooks = append(hooks, h)
 	}
-	for range 2 { // once more after a crash
+	for range 2 { // repeated after a crash
 		if err := w.c.DB.Write(t.Context(), func(tx *db.Tx) error { return w.ForgetSiteTx(t.Context(), tx, "site_1") }); err != nil {
 			t.Fatal(err)
 		}
@@ -362,8 +359,8 @@ func TestUpdateThatChangesNothing(t *testing.T) {
 	}
 }
 
-// A rotation lets receivers with the old secret, the new one or either accept every
-// delivery, and ends by itself; without an overlap the old secret ends at once.
+// During a rotation, receivers with the old secret, the new one or both accept every delivery, and the rotation ends by
+// itself. Without an overlap the old secret ends at once.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

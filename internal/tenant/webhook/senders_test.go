@@ -10,7 +10,7 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// What can't be read is not sent: it goes back, and is not tried again at once.
+// A delivery whose event can't be read isn't sent. It is returned to the queue and not retried at once.
 func TestUnreadEventGoesBack(t *testing.T) {
 	t.Parallel()
 	r := receive(t, nil)

@@ -14,8 +14,7 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// What causes an event does not wait for a dispatcher that has locked the webhook, and the
-// event is sent all the same.
+// Emitting an event doesn't wait for a dispatcher that has locked the webhook, and the event is still sent.
 func TestEventsDoNotWaitForTurns(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -49,8 +48,8 @@ func TestEventsDoNotWaitForTurns(t *testing.T) {
 	settle(t, w, h.ID, tried(1))
 }
 
-// Where there are fewer slots than endpoints with work, those that wait for their turn come
-// before those whose requests have just ended: all get their share.
+// With fewer slots than busy endpoints, endpoints that wait for their turn come before those whose requests have just
+// ended, so that all get their share.
 func TestTurnsAreFair(t *testing.T) {
 	t.Parallel()
 	const endpoints, each, slots = 20, 40, 4

@@ -14,14 +14,14 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// Deliveries go on after commits whose answer is lost: each is sent, and each attempt is stored and counted once.
+// After commits whose response is lost, every delivery is still sent, and each attempt is stored and counted once.
 func TestUnknownCommits(t *testing.T) {
 	t.Parallel()
 	const events = 60
 	var on atomic.Bool
 	faults := dbtest.Every(5, db.Silent, db.Gone, db.Dropped, db.Muted)
 	d := dbtest.New(t, func(c *db.Config) {
-		if strings.HasPrefix(c.URL, "sqlite:") { // whose commits have no answer to lose: leases end with the process alone
+		if strings.HasPrefix(c.URL, "sqlite:") { // its commits have no response to lose, and its leases end only with the process
 			faults = dbtest.Every(5, db.Gone, db.Dropped)
 		}
 		c.Faults = dbtest.Faults(func() db.Fault {
@@ -35,7 +35,7 @@ func TestUnknownCommits(t *testing.T) {
 	got := map[string]int{}
 	all := make(chan struct{})
 	w := newWebhooks(t, d, nil, func(c *Config) {
-		c.Poll, c.Lease = 50*time.Millisecond, 2*time.Second // claims whose answer is lost come back after the lease
+		c.Poll, c.Lease = 50*time.Millisecond, 2*time.Second // claims whose response is lost return after the lease
 		c.Out = &http.Client{Transport: trip(func(r *http.Request) (*http.Response, error) {
 			io.Copy(io.Discard, r.Body)
 			mu.Lock()
@@ -84,6 +84,6 @@ func TestUnknownCommits(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d deliveries have not ended", left)
 		}
-		time.Sleep(10 * time.Millisecond) // between two looks
+		time.Sleep(10 * time.Millisecond) // poll interval
 	}
 }

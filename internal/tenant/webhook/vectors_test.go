@@ -31,8 +31,8 @@ import (
 	"slipway/internal/tenant/webhook/event"
 )
 
-// vectors are 46 addresses that no webhook may reach: loopback, private networks, cloud
-// metadata, and the notations of IPv6 that lead to them.
+// vectors are 46 addresses that no webhook may reach: loopback, private networks, cloud metadata and IPv6 notations of
+// them.
 var vectors = strings.Fields(`127.0.0.1 0.0.0.0 0.1.2.3 10.0.0.1 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1
 	100.100.100.200 192.0.0.192 192.0.2.1 198.18.0.1 198.51.100.1 203.0.113.1 224.0.0.1 240.0.0.1 255.255.255.255
 	192.88.99.1 168.63.129.16 :: ::1 ::ffff:127.0.0.1 ::ffff:169.254.169.254 ::127.0.0.1 ::a9fe:a9fe 64:ff9b::7f00:1
@@ -40,7 +40,7 @@ var vectors = strings.Fields(`127.0.0.1 0.0.0.0 0.1.2.3 10.0.0.1 172.16.0.1 192.
 	fe80::1 fe80::5efe:7f00:1 fec0::1 fc00::1 fd00:ec2::254 fd7a:115c:a1e0::1 ff02::1 100::1 2001:db8::1 3fff::1
 	5f00::1 2001:10::1 2001:20::1 2620:4f:8000::1 ::ffff:0:7f00:1`)
 
-// trap accepts connections on every address of this machine and counts them.
+// trap accepts and counts connections on every address of this machine.
 type trap struct {
 	port string
 	hits atomic.Int64
@@ -67,7 +67,7 @@ func newTrap(t *testing.T) *trap {
 	return x
 }
 
-// names answers DNS questions from a table that may change at any moment.
+// names answers DNS queries from a table that tests change.
 type names struct {
 	mu sync.Mutex // guards of
 	of map[string]string
@@ -79,7 +79,7 @@ func (n *names) set(name, addr string) {
 	n.of[name] = addr
 }
 
-// resolver serves the table on loopback, with a lifetime of 0 seconds.
+// resolver serves the table on loopback with a TTL of 0.
 func (n *names) resolver(t *testing.T) *net.Resolver {
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -107,10 +107,9 @@ func (n *names) resolver(t *testing.T) *net.Resolver {
 	}}
 }
 
-// No webhook connects to any of the vectors: neither as a literal, nor as the answer of a
-// DNS server, nor where a name that was fine before leads to it, nor where an endpoint
-// redirects to it. A proxy of the environment doesn't get a byte either: the test runs
-// itself once more with one.
+// No webhook connects to any of the vectors: as a literal address, as a DNS answer, as the second answer of a name that
+// was harmless at first, or through a redirect. A proxy from the environment isn't used either, for which the test runs
+// itself again with one set.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("SLIPWAY_TEST_PROXY") == "" {
@@ -140,8 +139,8 @@ func TestVectors(t *testing.T) {
 		t.Fatalf("%d vectors, want 46", len(vectors))
 	}
 	inner, table := newTrap(t), &names{of: map[string]string{}}
-	// An endpoint that may be reached, at 127.0.0.2 alone: it is what the names of the
-	// rebinding are at first, and it redirects.
+	// An allowed endpoint, at 127.0.0.2 only. The rebinding names resolve to it at first, and it redirects to the
+	// vectors.
 	ca := newAuthority(t)
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.cert)
@@ -154,7 +153,7 @@ func TestVectors(t *testing.T) {
 			http.Redirect(w, r, "https://"+net.JoinHostPort(to, inner.port)+"/", http.StatusTemporaryRedirect)
 			return
 		}
-		w.Header().Set("Connection", "close") // the next request dials again
+		w.Header().Set("Connection", "close") // the next request must dial again
 	}))
 	good.Listener.Close()
 	good.Listener, good.TLS = l, &tls.Config{Certificates: []tls.Certificate{ca.named(t, "*.name.test", "good.test")}}
@@ -172,7 +171,7 @@ func TestVectors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// a busy machine is no timeout
+	// A long timeout, so that a busy machine causes none.
 	w := newWebhooks(t, dbtest.Bubble(t), nil, func(c *Config) { c.Out, c.Timeout = out.PooledClient(time.Minute, 4), time.Minute })
 	start(t, w)
 
@@ -200,7 +199,7 @@ func TestVectors(t *testing.T) {
 		add("rebinding", v, "https://r"+name+":"+goodPort+"/", "")
 		add("redirect", v, "https://good.test:"+goodPort+"/to/"+v, delivery.ReasonRedirect)
 	}
-	// last waits for the outcome of the newest delivery of each probe.
+	// last waits for the result of each probe's newest delivery.
 	last := func(want func(probe) string) {
 		t.Helper()
 		for _, p := range probes {
@@ -234,7 +233,7 @@ func TestVectors(t *testing.T) {
 	}
 	tell("usr_literal", "usr_dns", "usr_rebinding", "usr_redirect")
 	last(func(p probe) string { return p.want })
-	for i, v := range vectors { // the names that were fine now lead elsewhere
+	for i, v := range vectors { // the harmless names now resolve to the vectors
 		table.set(fmt.Sprintf("rv%d.name.test", i), v)
 	}
 	tell("usr_rebinding")

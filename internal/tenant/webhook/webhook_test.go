@@ -36,7 +36,7 @@ const (
 
 var someSite = event.Site{ID: "site_1", Name: `<My "Site"> & Söhne`}
 
-// request holds what a receiver saw.
+// request is what a receiver got.
 type request struct {
 	path   string
 	header http.Header
@@ -44,7 +44,7 @@ type request struct {
 	at     time.Time
 }
 
-// receiver is a TLS server on loopback that remembers.
+// receiver is a TLS server on loopback that records its requests.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex // guards got
@@ -102,7 +102,7 @@ func (r *receiver) wait(t testing.TB, n int) []request {
 	}
 }
 
-// client trusts the receivers and may reach loopback.
+// client trusts the receivers and may connect to loopback.
 func client(t testing.TB, r *receiver, timeout time.Duration) *http.Client {
 	t.Helper()
 	c := egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
@@ -129,7 +129,7 @@ func newWebhooks(t testing.TB, d *db.DB, r *receiver, change func(*Config)) *Web
 	return New(c)
 }
 
-// start runs the dispatcher until the test ends, or stop is called.
+// start runs the dispatcher until the test ends or stop is called.
 func start(t testing.TB, w *Webhooks) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -174,7 +174,7 @@ func emit(t testing.TB, w *Webhooks, events ...event.Event) {
 	}
 }
 
-// settle waits until the newest delivery is as wanted.
+// settle waits until ok accepts the newest delivery.
 func settle(t testing.TB, w *Webhooks, hook ID, ok func(Delivery) bool) Delivery {
 	t.Helper()
 	var list []Delivery
@@ -301,7 +301,7 @@ func TestRollbackSendsNothing(t *testing.T) {
 	}
 }
 
-// The receiver matrix: what counts as delivered, what is tried again, what turns off.
+// Each kind of response leads to success, a retry or a disabled webhook.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	trap := receive(t, nil)
@@ -360,7 +360,7 @@ func TestAnswers(t *testing.T) {
 				t.Errorf("state %s, attempt %+v; want %s, %d %q", d.State, a, tt.state, tt.status, tt.err)
 			}
 			if d.State == "pending" {
-				// it counts from when the answer was stored
+				// The delay counts from when the response was stored.
 				if delay := d.NextAt.Sub(a.StartedAt) - time.Duration(a.Duration)*time.Millisecond; delay < 4400*time.Millisecond ||
 					delay > time.Minute {
 					t.Errorf("the next attempt is %s away, want about 5 s", delay)
@@ -517,7 +517,7 @@ func TestStore(t *testing.T) {
 	if err != nil || len(list) != 2 || list[0].ID != made.ID {
 		t.Errorf("List = %+v, %v", list, err)
 	}
-	// Somebody else's is nobody's.
+	// Another owner's webhooks can't be read or changed.
 	off, url := false, "https://example.test/3"
 	for name, err := range map[string]error{
 		"get":     second(w.Get(ctx, bert, own.ID)),
@@ -557,7 +557,7 @@ func TestStore(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// What joins a caller's transaction ends with it; what ends an owner ends nobody else.
+// Calls inside a caller's transaction roll back with it, and closing one owner doesn't affect another.
 func TestTwinsJoinTheirTransaction(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -627,7 +627,7 @@ func TestDeleteStopsDeliveries(t *testing.T) {
 			t.Errorf("%s: %d rows, want %d", table, n, want)
 		}
 	}
-	// And everything that is older than the time to keep.
+	// Deliveries older than the retention are deleted, too.
 	w.c.Keep = -time.Hour
 	if err := w.purge(t.Context()); err != nil {
 		t.Fatal(err)

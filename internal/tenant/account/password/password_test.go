@@ -13,14 +13,14 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// A network that floods the sign-in waits for itself: another's password is checked next.
+// A network that floods the sign-in waits for its own requests. Passwords from other networks are checked next.
 func TestHashesAreShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := New(0)
 		places := max(2, runtime.NumCPU())
 		var all []func()
-		for range places / 2 { // others are at work
+		for range places / 2 { // hashes of other networks are in progress
 			done, err := h.places.Take(t.Context(), fair.Who{Owner: "net:others"})
 			if err != nil {
 				t.Fatal(err)
@@ -29,7 +29,7 @@ func TestHashesAreShared(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(db.WithShare(t.Context(), "net:greedy"))
 		var wait sync.WaitGroup
-		for range places/2 + 20 { // as many as may work and wait
+		for range places/2 + 20 { // as many as may run and wait
 			wait.Go(func() {
 				if done, err := h.places.Take(ctx, fair.Who{Owner: db.Share(ctx)}); err == nil {
 					<-ctx.Done()

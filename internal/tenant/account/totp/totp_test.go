@@ -6,7 +6,7 @@ import (
 	"slipway/internal/tenant/account/totp"
 )
 
-// RFC 4226 Appendix D, and RFC 6238 Appendix B cut to six digits.
+// Test vectors of RFC 4226, Appendix D, and of RFC 6238, Appendix B, cut to six digits.
 func TestHOTP(t *testing.T) {
 	t.Parallel()
 	secret := []byte("12345678901234567890")

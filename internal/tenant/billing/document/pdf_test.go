@@ -10,7 +10,7 @@ const invoice = `{"layout":1,"kind":"invoice","number":"2026-000001","issuedAt":
 		"seller":{"name":"Acme","country":"DE"},"buyer":{"name":"Jørgen Ænder"},"currency":"EUR","lines":[{"text":"Plan pro","amount":1900}],
 		"net":1900,"tax":{"country":"DE","basisPoints":1900,"amount":361},"total":2261,"due":2261}`
 
-// The bytes of layout 1 stay what they are: who changes the layout gives it a number of its own.
+// Layout 1 always produces the same bytes. A changed layout must get a new number.
 func TestPDFStays(t *testing.T) {
 	t.Parallel()
 	text, err := PDF([]byte(invoice))

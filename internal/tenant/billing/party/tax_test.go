@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// Taxes by the operator's table; a number that could not be checked is no reason for reverse charge.
+// The tax rate comes from the operator's table. An unchecked VAT number doesn't allow reverse charge.
 func TestTaxes(t *testing.T) {
 	t.Parallel()
 	s := Settings{Seller: Party{Country: "DE"}, Taxes: map[string]int64{"DE": 1900, "FR": 2000}}

@@ -6,7 +6,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// Each country of the EU has a form, an example of which is good, and less or more of it is not.
+// Every EU country has a VAT number format whose example is valid. A shorter or longer one isn't.
 func TestVATForms(t *testing.T) {
 	t.Parallel()
 	for _, c := range eu {
@@ -21,7 +21,7 @@ func TestVATForms(t *testing.T) {
 		if f.example[:2] != c || checkVAT(f.example) != nil {
 			t.Errorf("%s: its example is refused: %v", c, checkVAT(f.example))
 		}
-		if checkVAT(f.example[:len(f.example)-1]) == nil && c != "RO" { // Romanian ones have any length
+		if checkVAT(f.example[:len(f.example)-1]) == nil && c != "RO" { // Romanian numbers vary in length
 			t.Errorf("%s without its last character is good", f.example)
 		}
 		if checkVAT(f.example+"0000") == nil {

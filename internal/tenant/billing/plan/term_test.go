@@ -7,8 +7,8 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// Over 40 years each period begins on the anchor's day or the month's last, on the anchor's hour, one after the other,
-// whatever the day, leap days and changes of clocks included.
+// For every day of a year, over 40 years, periods follow each other and begin at the anchor's hour, on its day or on
+// the month's last day if the month is shorter.
 func TestAnchors(t *testing.T) {
 	t.Parallel()
 	for d := 1; d <= 366; d++ {

@@ -12,8 +12,8 @@ import (
 	"slipway/internal/tenant/billing"
 )
 
-// A seller has the host that an operator gives it, at once and under its name; what is the installation's, a site's or another seller's is
-// refused, and without billing there is none.
+// A seller's host works as soon as the operator sets it. Hosts of the installation, of a site or of another seller are
+// refused, and without billing there are none.
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -53,7 +53,7 @@ func TestHosts(t *testing.T) {
 	if err := set("nobody", "panel.other.test"); !fault.Is(err, fault.NotFound) {
 		t.Error(err)
 	}
-	if err := set("other", "gone.test"); err != nil { // no site has it any more
+	if err := set("other", "gone.test"); err != nil { // no site uses it any longer
 		t.Error(err)
 	}
 	if err := set("other", ""); err != nil {
@@ -78,7 +78,7 @@ func TestHosts(t *testing.T) {
 	}
 	wait.Until(t, "the new host", func() bool { return h.Has("new.harbor.test") && !h.Has("panel.harbor.test") })
 
-	// Of two sellers that are given one host at the same moment, one has it.
+	// When two sellers get the same host at the same time, one of them gets it.
 	for range 20 {
 		var errs [2]error
 		var both sync.WaitGroup
@@ -94,7 +94,7 @@ func TestHosts(t *testing.T) {
 		}
 	}
 
-	// One that the settings of a later start forbid is not served.
+	// A stored host that later settings forbid isn't served.
 	later := NewHosts(HostsConfig{DB: d, BaseURL: "https://panel.test", SiteDomain: "harbor.test"})
 	if err := later.Read(t.Context()); err != nil || later.Has("new.harbor.test") {
 		t.Errorf("served below the sites' domain: %v", err)

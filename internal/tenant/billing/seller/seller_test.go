@@ -42,7 +42,7 @@ func pngOf(t *testing.T, m image.Image) []byte {
 	return b.Bytes()
 }
 
-// A logo is the picture alone: what else was in the file is gone, and what is no picture of this size is refused.
+// A logo is re-encoded, which drops other data in the file. Files that aren't images, or are too large, are refused.
 func TestLogo(t *testing.T) {
 	t.Parallel()
 	small := pngOf(t, picture(16, 16))
@@ -71,7 +71,7 @@ func TestLogo(t *testing.T) {
 	}
 }
 
-// A seller's fields are bounded, no two sellers share a series, and a series never changes.
+// A seller's fields are limited in length, series are unique, and a seller's series never changes.
 func TestSave(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -114,8 +114,8 @@ func TestSave(t *testing.T) {
 	}
 }
 
-// A customer of a seller is offered its plans, and invoiced in its name and its own series; those of the installation are not touched.
-// When the seller's terms change, or the customer goes to another one, what was invoiced stays as it is, to the byte.
+// A seller's customer is offered the seller's plans and invoiced in the seller's name and series. The installation's
+// plans and series stay unaffected. Later changes of terms or seller don't change issued invoices.
 func TestInvoices(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -218,8 +218,8 @@ func TestInvoices(t *testing.T) {
 	}
 }
 
-// Pages and mails have the name of the seller: for its customers, for the teams that belong to them, and for members of its teams who are
-// nobody's customer. Operators, and everybody else, see the installation's.
+// Pages and emails show a seller's name to its customers, to teams whose members are all its customers, and to members
+// of a customer team who have no seller themselves. Operators and all others see the installation's name.
 func TestBrands(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

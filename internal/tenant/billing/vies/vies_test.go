@@ -14,7 +14,7 @@ import (
 	"slipway/internal/tenant/billing/party"
 )
 
-// register plays VIES: it answers with what a test says.
+// register is a fake VIES that returns the answer that a test sets.
 type register struct {
 	mu     sync.Mutex // guards the rest
 	status int
@@ -41,7 +41,7 @@ func (r *register) says(status int, answer string) {
 	r.status, r.answer, r.asked = status, answer, nil
 }
 
-// setClock shows what a test sets.
+// setClock is a clock that the test sets.
 type setClock struct{ at db.Time }
 
 func (c *setClock) Now() db.Time { return c.at }
@@ -53,8 +53,8 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// Whatever goes wrong with VIES, a number stays unchecked and is asked for again; a verdict is kept with its consultation number.
-// A number that was confirmed is asked for again each month, and isn't confirmed any more after two months without an answer.
+// If VIES fails, a VAT number stays unchecked and is retried. A result is stored with its consultation number. A
+// confirmed number is checked again every month and loses its confirmation after two months without an answer.
 func TestVIES(t *testing.T) {
 	t.Parallel()
 	r := &register{}
@@ -131,7 +131,7 @@ func TestVIES(t *testing.T) {
 	if p := state(); p.VAT != party.VATValid || p.Consultation != "WAPIAAAAXk2" || p.CheckedAt != clock.at {
 		t.Errorf("%+v", p)
 	}
-	profile("FR12345678901") // the same
+	profile("FR12345678901") // unchanged
 	r.says(200, yes)
 	if len(check()) != 0 {
 		t.Error("a verdict is asked for again at once")
@@ -177,7 +177,8 @@ func TestVIES(t *testing.T) {
 	}
 }
 
-// Anybody can read a business's number on its website: one that VIES knows is this customer's only if name and address are.
+// A VAT number known to VIES counts as the customer's only if the name and address match too, because businesses
+// publish their numbers.
 func TestOthersNumbers(t *testing.T) {
 	t.Parallel()
 	r := &register{}
@@ -193,7 +194,7 @@ func TestOthersNumbers(t *testing.T) {
 	write(func(tx *db.Tx) error { return parties.SaveSettingsTx(t.Context(), tx, "", settings) })
 	for name, x := range map[string]struct {
 		name, address   string // of the profile
-		says, saysThere string // by VIES
+		says, saysThere string // according to VIES
 		want            party.VATState
 	}{
 		"is theirs":         {"Dupont & Fils SARL", "12 rue d'Orléans\n75002 Paris", "SARL DUPONT FILS", "12 RUE D ORLEANS\n75002 PARIS", party.VATUnconfirmed},
@@ -226,7 +227,7 @@ func TestOthersNumbers(t *testing.T) {
 			t.Errorf("%s: %s, taxed %+v, VIES says %+v", name, p.VAT, tax, p.Found)
 		}
 	}
-	// A number of Northern Ireland is for goods, and of no business elsewhere in the EU.
+	// A Northern Ireland number applies to goods only and isn't valid for a business elsewhere in the EU.
 	write(func(tx *db.Tx) error {
 		_, err := parties.SaveProfileTx(t.Context(), tx, "own_ada", party.Party{Name: "Eve", Country: "FR", VATID: "XI123456789"})
 		return err
@@ -238,7 +239,7 @@ func TestOthersNumbers(t *testing.T) {
 	}
 }
 
-// A number that changes while VIES is asked for it isn't given the verdict of the one before, and neither is another name.
+// The result of a VIES check isn't applied to a number or name that changed during the check.
 func TestChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	d, clock := dbtest.New(t), &setClock{db.Now()}

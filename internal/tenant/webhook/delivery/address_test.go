@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// A sender learns where names lead from the connections it makes, and from those it can't make.
+// A sender learns the addresses of host names from its connections, successful or failed.
 func TestNamesOfOneAddress(t *testing.T) {
 	t.Parallel()
 	held, release := make(chan struct{}, 4), make(chan struct{})
 	r := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { held <- struct{}{}; <-release }))
 	defer r.Close()
-	closed, err := net.Listen("tcp", "127.0.0.1:0") // nobody answers there
+	closed, err := net.Listen("tcp", "127.0.0.1:0") // no server answers there
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,8 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// However many users send to a host, it has a bounded number of requests in flight, nobody
-// holds all of them, and what ends makes room.
+// The number of requests in flight to a host is limited over all users, no user can hold all of them, and finished
+// requests free their slots.
 func TestHostHasABound(t *testing.T) {
 	t.Parallel()
 	const host = "example.test:443"
@@ -49,8 +49,8 @@ func TestHostHasABound(t *testing.T) {
 	}
 }
 
-// A hundred webhooks of one user at a hundred ports of a host are one destination, and so
-// are two spellings of it; another host and another user are not.
+// All ports and spellings of one host are one destination for a user. Another host or another user is another
+// destination.
 func TestPortsAreOneDestination(t *testing.T) {
 	t.Parallel()
 	for a, b := range map[string]string{

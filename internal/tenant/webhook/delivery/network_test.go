@@ -22,8 +22,8 @@ func (h *Hosts) claimTo(owner account.OwnerID, host string, n int, now time.Time
 	return list
 }
 
-// However many names lead to one network, what is in flight there is bounded for a user and
-// for all of them, also where a name was somewhere else the last time. What ends makes room.
+// Requests in flight to one network are limited per user and in total over all host names that resolve to it, even if a
+// name resolved elsewhere before. Finished requests free their slots.
 func TestNetworkHasABound(t *testing.T) {
 	t.Parallel()
 	const elsewhere, victim = "192.0.2.0/24", "198.51.100.0/24"
@@ -33,7 +33,7 @@ func TestNetworkHasABound(t *testing.T) {
 		owner, held := account.OwnerID(fmt.Sprint("usr_", user)), 0
 		for name := range 20 {
 			host := fmt.Sprintf("%d.%d.example.test", name, user)
-			for _, f := range h.claimTo(owner, host, 1, now) { // the first one shows where it leads
+			for _, f := range h.claimTo(owner, host, 1, now) { // the first one reveals the network
 				h.arrived(&f, victim, now)
 				h.Ended(f, Result{Status: 200})
 			}
@@ -73,8 +73,8 @@ func TestNetworkHasABound(t *testing.T) {
 	}
 }
 
-// A network that refuses what a user's names send it is asked less and less, all of them
-// together; another user's pace there is their own, and so is that towards other networks.
+// A network that refuses a user's requests gets fewer and fewer of them over all of the user's host names. Other users,
+// and other networks, keep their own pace.
 func TestNetworkSetsThePace(t *testing.T) {
 	t.Parallel()
 	const victim = "2001:db8:1:2::/64"
@@ -90,7 +90,7 @@ func TestNetworkSetsThePace(t *testing.T) {
 			}
 		}
 	}
-	// 50 names at the slowest pace of a name would be 100 a second.
+	// 50 names at the slowest pace per name would be 100 requests per second.
 	if most := int(burst*networkBounds.first + 120*networkBounds.slowest); went > most {
 		t.Errorf("%d requests went in two minutes, want %d at most", went, most)
 	}

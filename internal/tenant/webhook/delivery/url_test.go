@@ -48,7 +48,7 @@ func TestCheckURL(t *testing.T) {
 	}
 }
 
-// What checkURL accepts is https, has no user info, and is its own normal form.
+// A URL that checkURL accepts is https, has no user info and is normalized.
 func FuzzCheckURL(f *testing.F) {
 	f.Add("https://example.test/hook?x=y")
 	f.Add("https://u:p@ex/")

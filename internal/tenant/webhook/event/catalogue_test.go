@@ -14,7 +14,7 @@ func TestCatalogue(t *testing.T) {
 	t.Parallel()
 	var names []string
 	for _, e := range Catalogue(true) {
-		if !sold(e.Name) { // with billing alone
+		if !sold(e.Name) { // only with billing
 			names = append(names, e.Name)
 		}
 		var p struct {
@@ -37,7 +37,7 @@ func TestCatalogue(t *testing.T) {
 			t.Errorf("%s: no data.%s in %s", e.Name, group, e.Sample)
 		}
 	}
-	// service.md 6.1 and 6.2, and those of backups, teams and apps.
+	// The events of service.md 6.1 and 6.2, and those of backups, teams and apps.
 	want := strings.Fields(
 		`deployment.started deployment.completed deployment.failed domain.verified domain.failed ssl.issued ssl.renewed ssl.failed
 		site.created site.updated site.deleted subscription.created subscription.renewed subscription.canceled subscription.expired payment.completed payment.failed
@@ -58,7 +58,7 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-// validates says what a JSON Schema has against a text.
+// validates checks text against a JSON Schema.
 func validates(schema, text json.RawMessage) error {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	if err != nil {
