@@ -38,7 +38,7 @@ func applyPHP(w *app.Wanted, p program) {
 	if p.Runtime != framework.PHP {
 		return
 	}
-	w.Spec.PHP = &runtime.PHP{Version: p.PHP}
+	w.Spec.PHP = &runtime.PHP{Version: p.PHP, Extensions: p.Extensions}
 	if p.Start.Command.Shell == "" && len(p.Start.Command.Argv) == 0 {
 		w.PHP = &transport.PHP{
 			Root: path.Join(p.Root, p.Start.DocumentRoot), Front: p.Start.FrontController, Closed: p.Start.Closed,

@@ -18,14 +18,15 @@ import (
 
 // program is what a deployment runs.
 type program struct {
-	Site    site.Site
-	Bundle  bundle.ID
-	Start   framework.Start
-	Root    string // the project's folder in the bundle
-	Node    string // required version of Node.js; "" for any
-	PHP     string // constraint in composer.json; "" for any
-	Runtime string // framework.Node or framework.PHP
-	Env     map[string]string
+	Site       site.Site
+	Bundle     bundle.ID
+	Start      framework.Start
+	Root       string   // the project's folder in the bundle
+	Node       string   // required version of Node.js; "" for any
+	PHP        string   // constraint in composer.json; "" for any
+	Extensions []string // of PHP that composer.json requires
+	Runtime    string   // framework.Node or framework.PHP
+	Env        map[string]string
 
 	// Preview is the deployment's preview, and Store names the preview's storage. Isolated programs get no databases
 	// and no lasting storage: a fork's pull request, whose author must not see stored data, or an ended preview.
@@ -116,18 +117,19 @@ func programOf(s site.Site, x deployment.Deployment, vars []site.Var, url string
 		}
 	}
 	return program{
-		Site:      s,
-		Bundle:    x.Bundle,
-		Start:     *plan.Start,
-		Root:      plan.Root,
-		Node:      plan.Node,
-		PHP:       plan.Asks("php"),
-		Runtime:   plan.Runtime,
-		Env:       env,
-		Secrets:   secrets,
-		Content:   plan.Content,
-		Run:       project.RunSettings(plan.Run),
-		Processes: plan.Processes,
-		Crons:     plan.Crons,
+		Site:       s,
+		Bundle:     x.Bundle,
+		Start:      *plan.Start,
+		Root:       plan.Root,
+		Node:       plan.Node,
+		PHP:        plan.Asks("php"),
+		Extensions: plan.Extensions(),
+		Runtime:    plan.Runtime,
+		Env:        env,
+		Secrets:    secrets,
+		Content:    plan.Content,
+		Run:        project.RunSettings(plan.Run),
+		Processes:  plan.Processes,
+		Crons:      plan.Crons,
 	}, nil
 }

@@ -34,7 +34,7 @@ func (b *build) chooseRoot(ctx context.Context) (err error) {
 	}
 	say := func(format string, args ...any) { b.printf("info", format, args...) }
 	if b.calls("php") {
-		b.phpVersion, b.root, err = b.c.Roots.PHP(ctx, b.Plan.Asks("php"), say)
+		b.phpVersion, b.root, err = b.c.Roots.PHP(ctx, b.Plan.Asks("php"), b.Plan.Extensions(), say)
 		return err
 	}
 	for _, t := range b.Plan.Tools {

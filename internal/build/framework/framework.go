@@ -97,6 +97,8 @@ type Command = worktree.Command
 type Tool struct {
 	Name    string `json:"name"`              // hugo, jekyll, bundle, python3, zola, mdbook, composer, php, …
 	Version string `json:"version,omitempty"` // as requested by the repository; "" is any
+
+	Extensions []string `json:"extensions,omitempty"` // of PHP that composer.json requires, without ext-
 }
 
 // Start says how to run a server. Every Node.js program gets its port in PORT and its address in HOST (and HOSTNAME,

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"encoding/json"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -179,6 +180,7 @@ func composerInstall(dir string) Command {
 func planPHP(p *project, d *draft) {
 	require := p.composer()
 	d.tool("php", constraint(require["php"]))
+	d.Tools[len(d.Tools)-1].Extensions = p.extensions(require)
 	if require != nil {
 		d.Install = []Command{composerInstall(p.root)}
 		d.tool("composer", "")
@@ -212,6 +214,43 @@ func planPHP(p *project, d *draft) {
 		}
 	}
 	d.Assets = []AssetFolder{{Folder: root}}
+}
+
+var extensionName = lazyregexp.New(`^ext-([a-z0-9_-]{1,40})$`)
+
+// extensions lists those of PHP that composer.json and the packages of composer.lock require.
+func (p *project) extensions(require map[string]string) []string {
+	all := map[string]bool{}
+	add := func(require map[string]string) {
+		for name := range require {
+			if m := extensionName.FindStringSubmatch(strings.ToLower(name)); m != nil && len(all) < 60 {
+				all[m[1]] = true
+			}
+		}
+	}
+	add(require)
+	var lock struct {
+		Packages []struct {
+			Require json.RawMessage `json:"require"` // an empty one is a list
+		} `json:"packages"`
+	}
+	// Composer reports a lock file that is broken.
+	if err := json.Unmarshal([]byte(p.t.Head(worktree.Join(p.root, "composer.lock"), 2<<20)), &lock); err == nil {
+		for _, pkg := range lock.Packages {
+			add(worktree.Table(pkg.Require))
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// Extensions returns the extensions of PHP that the plan asks for.
+func (p Plan) Extensions() []string {
+	for _, t := range p.Tools {
+		if t.Name == "php" {
+			return t.Extensions
+		}
+	}
+	return nil
 }
 
 // constraint keeps what composer.json asks for printable and short.

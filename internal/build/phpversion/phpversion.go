@@ -27,6 +27,18 @@ type Version struct {
 	FPM    string // the program that keeps workers
 	CLI    string // the program that runs a script; empty where only FPM is installed
 	Config string // directory of its configuration, /etc/php/8.2; empty where it has none
+
+	extensions []string // that CLI loads, as composer.json names them; nil is unknown
+}
+
+// Lacks returns those extensions, such as gd or pdo_mysql, that the host's PHP doesn't load.
+func (v Version) Lacks(extensions []string) (missing []string) {
+	for _, name := range extensions {
+		if v.extensions != nil && !slices.Contains(v.extensions, name) {
+			missing = append(missing, name)
+		}
+	}
+	return missing
 }
 
 // Minor returns the version without its last part: 8.2.
@@ -92,6 +104,17 @@ func ask(ctx context.Context, fpm string) (Version, bool) {
 	}
 	if dir := "/etc/php/" + v.Minor(); isDir(dir) {
 		v.Config = dir
+	}
+	if v.CLI != "" {
+		cmd := exec.CommandContext(ctx, v.CLI, "-m")
+		cmd.Env = []string{"PATH=/usr/bin:/bin"}
+		if out, err := cmd.Output(); err == nil {
+			for line := range strings.Lines(strings.ToLower(string(out))) {
+				if name := strings.TrimSpace(line); name != "" && name[0] != '[' {
+					v.extensions = append(v.extensions, strings.ReplaceAll(name, " ", "-")) // "Zend OPcache"
+				}
+			}
+		}
 	}
 	return v, true
 }

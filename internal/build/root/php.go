@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"slipway/internal/build/phpversion"
@@ -12,14 +13,19 @@ import (
 )
 
 // PHP returns a PHP that a constraint of composer.json allows: the host's, else that of a root that is there, else of one that
-// it makes, the newest first. The caller must call Release of the lease, which is nil for the host's. Roots may be nil: then
-// there is only the host's.
-func (r *Roots) PHP(ctx context.Context, constraint string, say func(format string, args ...any)) (phpversion.Version, *Lease, error) {
+// it makes, the newest first. If the host's lacks one of the extensions, and roots have it, a root goes first. The caller must
+// call Release of the lease, which is nil for the host's. Roots may be nil: then there is only the host's.
+func (r *Roots) PHP(
+	ctx context.Context, constraint string, extensions []string, say func(format string, args ...any),
+) (phpversion.Version, *Lease, error) {
 	v, hostErr := phpversion.Choose(ctx, constraint)
-	if hostErr == nil || r == nil {
+	if r == nil || hostErr == nil && !slices.ContainsFunc(v.Lacks(extensions), hasExtension) {
 		return v, nil, hostErr
 	}
 	k, err := r.choose(constraint)
+	if hostErr == nil && (err != nil || r.Why() != "" && !r.has(k.Name)) {
+		return v, nil, nil // as it is: Composer says what it lacks
+	}
 	if why := r.Why(); why != "" && (err != nil || !r.has(k.Name)) {
 		f := fault.As(hostErr)
 		if f == nil || err != nil {
@@ -35,6 +41,15 @@ func (r *Roots) PHP(ctx context.Context, constraint string, say func(format stri
 		return phpversion.Version{}, nil, err
 	}
 	return l.php(), l, nil
+}
+
+// hasExtension reports whether PHP's roots have an extension beside those of php-common.
+func hasExtension(name string) bool {
+	of := map[string]string{
+		"dom": "xml", "simplexml": "xml", "xmlreader": "xml", "xmlwriter": "xml", "xsl": "xml",
+		"mysqli": "mysql", "pdo_mysql": "mysql", "mysqlnd": "mysql", "pdo_pgsql": "pgsql", "pdo_sqlite": "sqlite3",
+	}
+	return slices.Contains(phpExtensions, cmp.Or(of[name], name))
 }
 
 // choose returns the kind of PHP for a constraint, one that is there before one that isn't.

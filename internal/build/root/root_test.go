@@ -6,11 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"slipway/internal/build/phpversion"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/sandbox"
 )
@@ -451,5 +453,32 @@ func TestUnit(t *testing.T) {
 	}
 	if other := newWorld(t); other.roots.unit(fake) == unit {
 		t.Error("two installations have one unit")
+	}
+}
+
+// A host's PHP that lacks an extension of composer.json gives way to a root that has it, and to nothing else.
+func TestExtensions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	v, err := phpversion.Choose(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []string{"json", "mbstring", "simplexml", "dom", "gmp", "imagick", "soap", "ldap", "mongodb"}
+	missing := v.Lacks(all)
+	if !slices.Contains(missing, "mongodb") || slices.Contains(missing, "json") {
+		t.Fatalf("the host's PHP lacks %v", missing)
+	}
+	for _, x := range [][]string{nil, {"json"}, {"json", "mongodb"}} {
+		if got, lease, err := w.roots.PHP(t.Context(), "", x, nil); err != nil || lease != nil || got.Number != v.Number {
+			t.Errorf("%v: %+v %v, want the host's", x, got, err)
+		}
+	}
+	if missing = slices.DeleteFunc(missing, func(s string) bool { return s == "mongodb" }); len(missing) == 0 {
+		return // a host with all of them needs no root
+	}
+	w.script("1", "echo no packages here; exit 1")
+	if _, _, err := w.roots.PHP(t.Context(), "", missing[:1], func(string, ...any) {}); err == nil {
+		t.Errorf("with %s the host's PHP was taken, or a root was made of nothing", missing[0])
 	}
 }

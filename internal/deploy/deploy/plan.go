@@ -75,7 +75,7 @@ func (d *Deployments) readyPHP(ctx context.Context, plan framework.Plan, p *prog
 		return nil
 	}
 	say := func(format string, args ...any) { p.Printf("info", format, args...) }
-	version, lease, err := d.c.Builds.Roots().PHP(ctx, plan.Asks("php"), say)
+	version, lease, err := d.c.Builds.Roots().PHP(ctx, plan.Asks("php"), plan.Extensions(), say)
 	if err != nil {
 		return fmt.Errorf("choose PHP: %w", err)
 	}

@@ -153,7 +153,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 	x := &process{linked: make(chan struct{}), gone: make(chan struct{}), noDatabase: func() {}}
 	var version phpversion.Version
 	if s.PHP != nil {
-		if version, x.root, err = p.c.Roots.PHP(ctx, s.PHP.Version, nil); err != nil {
+		if version, x.root, err = p.c.Roots.PHP(ctx, s.PHP.Version, s.PHP.Extensions, nil); err != nil {
 			return nil, err
 		}
 	}

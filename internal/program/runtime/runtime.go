@@ -116,7 +116,8 @@ type File struct {
 // PHP says that a program needs PHP. Without a command of its own it is PHP-FPM, and what
 // it listens on speaks FastCGI; with one, the command finds php in its PATH.
 type PHP struct {
-	Version string // constraint as composer.json has it; "" is the newest there is
+	Version    string   // constraint as composer.json has it; "" is the newest there is
+	Extensions []string // that it should have, as composer.json names them without ext-
 	// WordPress is the folder of the WordPress that it runs, relative to the bundle: commands have wp-cli for it. "" is none.
 	WordPress string
 }
