@@ -196,6 +196,7 @@ func detect(t *worktree.Tree, o Overrides) (Plan, error) {
 		d.Sources["framework"] = "detection"
 	}
 	chosen.plan(p, d)
+	p.known(d)
 	if d.refused != nil && !p.s.commands.web.ok() && !p.s.output.ok() && !p.s.command.ok() {
 		return Plan{}, d.refused
 	}

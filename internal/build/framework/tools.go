@@ -266,7 +266,7 @@ func jekyll(p *project) string {
 	switch {
 	case gem(p, "jekyll") || gem(p, "github-pages"):
 		return "the Gemfile names jekyll"
-	case p.has(".nojekyll") || p.pkg.Dep("hexo") != "":
+	case p.has(".nojekyll") || p.pkg.Dep("hexo") != "" || p.has("index.php"): // GitHub Pages show the manual of a program, too
 		return ""
 	case p.frontMatter("index.html"):
 		return "index.html begins with front matter, as pages of Jekyll do"
