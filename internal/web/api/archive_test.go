@@ -18,7 +18,7 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// zipOf is a zip archive of files, given as path, content, path, content…
+// zipOf returns a zip archive of files given as path, content, path, content…
 func zipOf(files ...string) string {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
@@ -37,7 +37,7 @@ func zipOf(files ...string) string {
 	return b.String()
 }
 
-// tarOf is a tar archive. A content that begins with "-> " is a symbolic link's target, with "=> " a hard link's.
+// tarOf returns a tar archive. A content that begins with "-> " is a symbolic link's target, with "=> " a hard link's.
 func tarOf(files ...string) string {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -79,7 +79,7 @@ func zstdOf(s string) string {
 	return b.String()
 }
 
-// One request deploys an archive of each kind; what it must not hold is left out and named.
+// A single request deploys an archive of each format. Forbidden files are skipped and listed.
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -110,7 +110,8 @@ func TestArchive(t *testing.T) {
 			t.Errorf("%s: the deployment is %v", name, dep)
 		}
 	}
-	// A project may have links inside; equal archives are one deployment with an Idempotency-Key, others are refused.
+	// Links inside an archive are kept. With an Idempotency-Key, an equal archive replays the deployment and a
+	// different one is refused.
 	project := tarOf("package.json", "{}", "a/one.js", "1", "a/two.js", "-> one.js", "three.js", "=> a/one.js")
 	first := w.api("POST", "/sites/"+s+"/deploy/archive", key, project, "Idempotency-Key: k1")
 	again := w.api("POST", "/sites/"+s+"/deploy/archive", key, gzipOf(project), "Idempotency-Key: k1")
@@ -125,7 +126,7 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// Bytes that are no archive, or a hostile one, end in a sentence, and nothing of them is deployed or counted.
+// Invalid or malicious archives are refused with an error message, and nothing of them is deployed or counted.
 func TestArchiveRefuses(t *testing.T) {
 	t.Parallel()
 	settings, err := limits.Parse("[defaults]\nstorage.bytes = 3000000\n")
@@ -136,7 +137,7 @@ func TestArchiveRefuses(t *testing.T) {
 	_, key := w.user("ada@example.test")
 	s := w.folderSite(key, "Harbor")
 	good := zipOf("index.html", strings.Repeat("hello ", 100))
-	announced := []byte(good) // its end says that it has 65,535 entries, in the 64-bit form more
+	announced := []byte(good) // its end record claims 65,535 entries, or more in the 64-bit form
 	binary.LittleEndian.PutUint16(announced[len(announced)-12:], 0xffff)
 	liar := tarOf("index.html", "hello")
 	for name, row := range map[string]struct {
@@ -179,7 +180,7 @@ func TestArchiveRefuses(t *testing.T) {
 	}
 }
 
-// A large file travels in parts: where the connection breaks at every MiB, each part goes on from where the one before has ended.
+// A large file is uploaded in parts. If the connection breaks, the next part continues where the last one ended.
 func TestUploadInParts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -214,12 +215,12 @@ func TestUploadInParts(t *testing.T) {
 			t.Errorf("%s: %s, want %d %s", name, a, row.code, row.says)
 		}
 	}
-	// Each connection breaks a little after its first MiB.
+	// Each connection breaks shortly after its first MiB.
 	for want := int64(1 << 20); want <= 5<<20; want += 1 << 20 {
 		w.cutOff("PATCH", at, key, want-1<<20, content[want-1<<20:], 1<<20+999)
 		wait.Until(t, fmt.Sprintf("%d bytes are kept", want), func() bool { return offset() == want })
 	}
-	// The client is gone, too: another upload of the same file goes on there.
+	// After a restart of the client, a new upload of the same file continues there, too.
 	id = w.upload(key, s, "moved/big.bin", content, "index.html", "hello")
 	at = "/uploads/" + id + "/blobs/" + digestOf(content)
 	if n := offset(); n != 5<<20 {
@@ -238,7 +239,7 @@ func TestUploadInParts(t *testing.T) {
 	if n := w.count("SELECT count(*) FROM upload_parts"); n != 0 {
 		t.Errorf("%d parts are left", n)
 	}
-	// Wrong bytes are refused once they are whole, and it begins anew.
+	// A complete file with the wrong digest is refused, and its upload starts over.
 	wrong := strings.Repeat("y", 2<<20)
 	id = w.upload(key, s, "wrong.bin", wrong)
 	at = "/uploads/" + id + "/blobs/" + digestOf(wrong)
@@ -249,7 +250,7 @@ func TestUploadInParts(t *testing.T) {
 	}
 }
 
-// cutOff sends the first bytes of a body, and closes the connection.
+// cutOff sends the first n bytes of a body and closes the connection.
 func (w *world) cutOff(method, path, key string, offset int64, body string, n int) {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.srv.URL, "http://"))

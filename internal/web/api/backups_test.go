@@ -37,7 +37,7 @@ func (w *world) working() {
 	w.t.Cleanup(func() { cancel(); <-done })
 }
 
-// until asks until the answer is as wanted, and returns it.
+// until polls path until done accepts the response, and returns it.
 func (w *world) until(key, path string, done func(m) bool) m {
 	w.t.Helper()
 	var a m
@@ -74,7 +74,7 @@ func TestBackups(t *testing.T) {
 	w.must(400, "POST", "/sites/"+id+"/backups", key, m{"includes": []string{"mail"}})
 	w.must(400, "POST", "/sites/"+id+"/backups", key, m{"note": strings.Repeat("x", 501)})
 
-	// The archive, and who may have its secrets.
+	// The archive includes secrets only for callers that may read them.
 	names := func(query, key string) (list []string, env string) {
 		req, _ := http.NewRequest("GET", w.srv.URL+"/api/v1"+path+"/download"+query, nil)
 		req.Header.Set("Authorization", "Bearer "+key)
@@ -130,7 +130,7 @@ func TestBackups(t *testing.T) {
 	w.must(403, "POST", path+"/restore", reader, nil)
 	w.must(400, "GET", path+"/download?format=rar", key, nil)
 
-	// Verify and restore are operations; the restore backs up what is there first.
+	// Verify and restore are operations. A restore first backs up the current content.
 	op := w.must(202, "POST", path+"/verify", key, nil)
 	ended := func(o m) bool { return o["completedAt"] != nil }
 	if o := w.until(key, "/operations/"+op["id"].(string), ended); o["status"] != "success" || o["kind"] != "backup.verify" {
@@ -149,7 +149,7 @@ func TestBackups(t *testing.T) {
 	w.must(400, "POST", path+"/restore", key, m{"newSite": m{"name": " "}})
 	w.must(404, "POST", path+"/restore", key, m{"siteId": "site_nobody"})
 
-	// A key for one site restores to no other.
+	// A key restricted to one site can't restore to another.
 	other := w.site(key, "other")
 	one := w.must(201, "POST", "/keys", key, m{"name": "one", "scopes": []string{"*"}, "sites": []string{id}})["key"].(string)
 	w.must(403, "POST", path+"/restore", one, m{"siteId": other})
@@ -176,7 +176,7 @@ func TestBackupSchedule(t *testing.T) {
 	}
 }
 
-// With backup=true a site goes once its backup is completed, which outlives it.
+// With backup=true a site is deleted once its backup is complete, and the backup is kept.
 func TestDeleteWithBackup(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -196,7 +196,8 @@ func TestDeleteWithBackup(t *testing.T) {
 	}
 }
 
-// What backups and databases hold is for developers of a team: viewers and contributors list backups alone.
+// Only a team's developers can read the contents of backups and databases. Viewers and contributors can only list
+// backups.
 func TestContentsAreForDevelopers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -207,7 +208,7 @@ func TestContentsAreForDevelopers(t *testing.T) {
 	database := w.must(201, "POST", "/sites/"+site+"/databases", key, m{"engine": "mariadb"})["id"].(string)
 	for name, c := range map[string]struct {
 		as   m
-		want int // of a backup that isn't completed and a database that isn't there yet
+		want int // for an unfinished backup and a database that doesn't exist yet
 	}{
 		"viewer": {m{"role": "viewer"}, 403}, "contributor": {m{"role": "contributor"}, 403}, "developer": {m{"role": "developer"}, 409},
 		"guest-viewer":      {m{"sites": []m{{"siteId": site, "role": "viewer"}}}, 403},

@@ -14,8 +14,7 @@ import (
 	"slipway/internal/web/api"
 )
 
-// BenchmarkListSites measures what one full page of a long list costs the server, without the
-// network.
+// BenchmarkListSites measures a full page of a long list on the server, without the network.
 func BenchmarkListSites(b *testing.B) {
 	w := newWorld(b, func(c *api.Config) { c.RateLimit = 1 << 30 })
 	u, key := w.user("a@example.test")
@@ -57,8 +56,7 @@ func BenchmarkListSites(b *testing.B) {
 	}
 }
 
-// cpu returns the time that the cores have worked for this process: unlike the time on the
-// clock it is nearly the same while others work beside it.
+// cpu returns the CPU time of this process, which other processes hardly affect, unlike elapsed time.
 func cpu(b *testing.B) int64 {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -10,8 +10,9 @@ import (
 	"slipway/internal/web/api"
 )
 
-// Every operation of billing, which the matrices of an installation without it don't have: for every role of a team with a key and with an
-// app's token, with a key that has all scopes but the operation's, and with none. The operator's are for nobody of them.
+// Every billing operation, which an installation without billing doesn't have, is tested with each role's key and app
+// token, with a key that lacks the operation's scope, and without credentials. Operator operations are refused to all
+// of them.
 func TestBillingMatrix(t *testing.T) {
 	t.Parallel()
 	w := newBillingWorld(t)
@@ -37,7 +38,7 @@ func TestBillingMatrix(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		set("owner") // a key with all scopes: nothing but the role narrows it
+		set("owner") // a key with all scopes, so that only the role limits it
 		credentials["key"][role] = w.teamKey(personal, team)
 		_, credentials["token"][role] = w.grantAs(w.acting(u, team), apps...)
 		was, _ := invitation["role"].(string)
@@ -52,7 +53,7 @@ func TestBillingMatrix(t *testing.T) {
 		}
 		path := fill.Replace(r.Path)
 		if r.Method != "GET" && !strings.Contains(r.Path, "{") {
-			path += "?page=%FF" // is refused once the caller was let in
+			path += "?page=%FF" // invalid, which is detected after the authorization
 		}
 		ask := func(key string) answer { return w.api(r.Method, path, key, nil) }
 		if a := ask(""); a.status != 401 && !(r.Operator && a.status == 404) {

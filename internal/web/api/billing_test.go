@@ -22,7 +22,7 @@ import (
 	"slipway/internal/web/api"
 )
 
-// newBillingWorld is the API of an installation that sells a plan.
+// newBillingWorld returns the API of an installation with billing and a plan.
 func newBillingWorld(t *testing.T) *world {
 	w := newWorld(t, func(c *api.Config) {
 		c.Billing = billing.New(billing.Config{
@@ -57,8 +57,8 @@ func (w *world) write(fn func(tx *db.Tx) error) {
 	}
 }
 
-// A plan is chosen at the previewed price, invoiced, paid and canceled; nobody else sees any of it, and a key without
-// the scope does nothing.
+// A plan is subscribed to at the previewed price, invoiced, paid and canceled. Other users see nothing of it, and a key
+// without the scope is refused.
 func TestBilling(t *testing.T) {
 	t.Parallel()
 	w := newBillingWorld(t)
@@ -146,7 +146,7 @@ func TestBilling(t *testing.T) {
 	}
 }
 
-// What can't be is refused in words.
+// Invalid billing requests are refused with an error code.
 func TestBillingRefuses(t *testing.T) {
 	t.Parallel()
 	w := newBillingWorld(t)
@@ -175,8 +175,8 @@ func TestBillingRefuses(t *testing.T) {
 	}
 }
 
-// Without billing there is no route, and the document has no word of it but the names of the contract's events and of
-// the role and the scopes of teams.
+// Without billing there are no billing routes, and the OpenAPI document mentions billing only in the contract's event
+// names and the teams' role and scopes.
 func TestNoBilling(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -207,7 +207,8 @@ func TestNoBilling(t *testing.T) {
 	if !strings.Contains(with, "listInvoices") || !strings.Contains(with, `"Billing"`) {
 		t.Error("with billing the document has nothing of it either")
 	}
-	// Whatever billing adds, the operator's operations and those of cards too, isn't there without it, not even for an operator.
+	// No operation that billing adds, including those of operators and cards, exists without billing, not even for an
+	// operator.
 	_, operator := w.operator("root@example.test")
 	have, more := operationsOf(t, text), operationsOf(t, with)
 	added := 0
@@ -251,7 +252,8 @@ func operationsOf(t *testing.T, document string) map[string]map[string]bool {
 	return out
 }
 
-// What a plan doesn't include is refused with 402, which names the plan and the cheapest that has more; a grant goes ahead of the plan.
+// What a plan doesn't include is refused with 402, which names the plan and the cheapest sufficient one. A grant
+// overrides the plan.
 func TestUpgrades(t *testing.T) {
 	t.Parallel()
 	w := newBillingWorld(t)
@@ -299,7 +301,7 @@ func TestUpgrades(t *testing.T) {
 	})
 	w.must(201, "POST", "/sites", key, m{"name": "Two", "type": "static", "repository": "git.test/acme/site"})
 
-	// What a team has used up leads to the team's page rather than the reader's own.
+	// When a team's limit is reached, the error links to the team's plan page and not to the caller's own.
 	_, eve := w.user("eve@example.test")
 	_, ofTeam := w.teamOf(eve, "Acme")
 	w.must(201, "POST", "/subscription", ofTeam, m{"plan": "small"})
@@ -316,7 +318,7 @@ func TestUpgrades(t *testing.T) {
 	}
 }
 
-// Operators manage customers, invoices and margins over the API. A customer's key, and an operator's that is restricted, may none of it.
+// Operators manage customers, invoices and margins over the API. Customers' keys and restricted operator keys can't.
 func TestOperatorsBilling(t *testing.T) {
 	t.Parallel()
 	w := newBillingWorld(t)
@@ -344,7 +346,7 @@ func TestOperatorsBilling(t *testing.T) {
 		t.Errorf("%v", paid)
 	}
 	w.must(409, "POST", inv+"/payments", admin, m{"amount": 2261, "reference": "a"})
-	w.must(409, "POST", inv+"/refunds", admin, m{"amount": 500, "reason": "an outage"}) // there is no card
+	w.must(409, "POST", inv+"/refunds", admin, m{"amount": 500, "reason": "an outage"}) // no card is stored
 	back := w.must(201, "POST", inv+"/refunds", admin, m{"amount": 500, "reason": "an outage", "reference": "b"})
 	if back["status"] != "completed" || back["amount"].(map[string]any)["amount"] != 500.0 {
 		t.Errorf("%v", back)
@@ -407,7 +409,8 @@ func TestOperatorsBilling(t *testing.T) {
 	}
 }
 
-// Operators add sellers, change what is known of them, and assign customers to them. What isn't sent stays; what can't be is refused.
+// Operators add and update sellers and assign customers to them. Omitted fields stay unchanged, and invalid values are
+// refused.
 func TestSellers(t *testing.T) {
 	t.Parallel()
 	w := newBillingWorld(t)
@@ -488,7 +491,7 @@ func TestSellers(t *testing.T) {
 	}
 }
 
-// operator is user for one who runs the installation.
+// operator creates an operator and returns a key.
 func (w *world) operator(email string) (id account.UserID, key string) {
 	w.t.Helper()
 	u, err := w.c.Accounts.CreateUser(w.t.Context(), email, "", true)

@@ -19,7 +19,8 @@ import (
 	"slipway/internal/web/api"
 )
 
-// A plan is chosen together with a card, and Stripe's events pay its invoice. Events that Stripe didn't sign are refused.
+// A subscription with a new card starts, and Stripe's events pay its invoice. Events without Stripe's signature are
+// refused.
 func TestCards(t *testing.T) {
 	t.Parallel()
 	away := stripetest.New()

@@ -10,8 +10,7 @@ import (
 	"slipway/internal/web/api"
 )
 
-// Paths that are not clean are 404 in JSON with the rate limit's headers, and a slash at
-// the end is taken for nothing.
+// Unclean paths get a 404 in JSON with rate limit headers, except that a trailing slash is ignored.
 func TestPathsAreAnsweredAsTheyAre(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -71,13 +70,14 @@ func TestEmptyQueryValuesCountAsAbsent(t *testing.T) {
 	if a := w.api("GET", "/sites?type=%20", key, nil); a.status != 400 {
 		t.Error(a)
 	}
-	// Two lists that come whole stay whole.
+	// Two lists without pagination stay complete.
 	if a := w.must(200, "GET", "/webhooks?page=&limit=", key, nil); a["pagination"] != nil {
 		t.Error(a)
 	}
 }
 
-// Where no body is needed whatever stands for nothing will do; what is skipped is skipped.
+// An operation that needs no body accepts every empty one, such as null, [] or {}. A byte order mark is skipped, and
+// compressed bodies are refused with 415.
 func TestBodiesThatStandForNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -120,7 +120,7 @@ func TestBodiesThatStandForNothing(t *testing.T) {
 	}
 }
 
-// Pages of other origins may use keys, and nothing that a browser adds by itself.
+// Pages of other origins can use API keys, but not credentials that a browser adds by itself.
 func TestOtherOrigins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -161,12 +161,12 @@ func TestOtherOrigins(t *testing.T) {
 			t.Errorf("%d: %s %v", status, a, a.header)
 		}
 	}
-	if a := w.api("OPTIONS", "/sites", "", nil); a.status != 401 { // no preflight
+	if a := w.api("OPTIONS", "/sites", "", nil); a.status != 401 { // not a preflight request
 		t.Error(a)
 	}
 }
 
-// An event source that has read all of a log that is finished is told not to come back.
+// An event source that has read a finished log completely is told not to reconnect.
 func TestResumePastTheEndOfALog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -197,7 +197,7 @@ func TestResumePastTheEndOfALog(t *testing.T) {
 	}
 }
 
-// What the key lacks is said before what is wrong with the request.
+// A missing scope is reported before validation errors.
 func TestScopeComesBeforeValidation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -224,7 +224,7 @@ func TestScopeComesBeforeValidation(t *testing.T) {
 	}
 }
 
-// Text stands in answers as it is, not as HTML would need it.
+// Text in responses isn't escaped for HTML.
 func TestNothingIsEscapedForHTML(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -250,7 +250,7 @@ func TestNothingIsEscapedForHTML(t *testing.T) {
 	}
 }
 
-// A PATCH says so when it can't do what was asked, and does nothing when nothing changes.
+// A PATCH that can't be done returns an error. A PATCH without a change does nothing.
 func TestPatchesDoWhatTheySay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -305,7 +305,7 @@ func TestPatchesDoWhatTheySay(t *testing.T) {
 	}
 }
 
-// A name is seen, and its address says it as it is spoken.
+// A site's name must be visible, and its subdomain transliterates the name.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A connected account reads a site's repository and reports its deployments until it is
-// disconnected; its token is never shown.
+// A connected account reads a site's repository and reports its deployments until it is disconnected. Its token is
+// never shown.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -166,7 +166,7 @@ func TestNotificationChannels(t *testing.T) {
 	}
 }
 
-// Reports that nobody would send are refused instead of promised.
+// Reports can't be turned on without a connected account to send them.
 func TestReportsNeedAConnectedAccount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -12,7 +12,8 @@ import (
 	"slipway/internal/tenant/oauth"
 )
 
-// keptRows are the tables whose rows stay, or stay for a while, when the user or the team that they name is deleted, by the reason.
+// keptRows lists, by reason, the tables whose rows stay for some time or forever after the user or team they name is
+// deleted.
 var keptRows = map[string]string{
 	"They are a site's: the job that deletes the site deletes them, and no user or team is deleted before its sites.": `
 		app_tasks backup_schedules backups build_caches certificates databases deploy_hooks deployments domains git_settings site_starts sites
@@ -33,7 +34,7 @@ var keptRows = map[string]string{
 	"It goes with its grant, its provider or its session, which this test doesn't make.":                                `oauth_made sso_domains break_glass_uses`,
 }
 
-// column is a column of a table, as the database itself describes it.
+// column is a column of a table, read from the database's schema.
 type column struct {
 	table, name, kind string
 	fill              bool // NOT NULL without a default
@@ -61,7 +62,7 @@ var (
 	namesUser  = regexp.MustCompile(`(^|_)(user_id|by)$`)
 )
 
-// fill puts one row that names the owner and the user into every table with a column for either, and returns those columns.
+// fill inserts a row that names the owner and the user into every table with such columns, and returns those columns.
 func (w *world) fill(owner account.OwnerID, user account.UserID, fixed map[string]any) (named []column) {
 	w.t.Helper()
 	n := 0
@@ -93,7 +94,7 @@ func (w *world) fill(owner account.OwnerID, user account.UserID, fixed map[strin
 			}
 			names, values = append(names, `"`+c.name+`"`), append(values, args.Add(v))
 		}
-		if about == 0 || slices.Contains([]string{"users", "teams", "team_members"}, table) { // they have rows
+		if about == 0 || slices.Contains([]string{"users", "teams", "team_members"}, table) { // these have rows already
 			continue
 		}
 		if err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
@@ -114,7 +115,7 @@ func tablesOf(list []column) map[string][]column {
 	return tables
 }
 
-// A user and a team that are deleted leave no row that names them, in any table, but those that stay for a reason.
+// After a user and a team are deleted, no table has a row that names them, except those in keptRows.
 func TestDeletedOwnersLeaveNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -172,7 +173,7 @@ func TestDeletedOwnersLeaveNothing(t *testing.T) {
 		}
 	}
 	for table := range kept {
-		if !stays[table] && table != "confirmations" { // a sweep may have had them already
+		if !stays[table] && table != "confirmations" { // a cleanup may already have deleted these
 			t.Errorf("keptRows names %s, whose rows don't stay", table)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// What fails before the first byte of a dump has a status of its own, and gives the account's place back.
+// A dump that fails before its first byte returns an error status and frees the account's slot.
 func TestDumpsThatDontBegin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -26,7 +26,7 @@ func TestDumpsThatDontBegin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // its server can't be reached
+	for range 2 { // the server can't be reached
 		if a := w.send("GET", "/api/v1"+path, key, nil); a.status < 500 || strings.Contains(a.body, "slipway:end") {
 			t.Errorf("%v", a)
 		}

@@ -14,7 +14,7 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// manyVars is an array of 1,000 variables, close to the most a body may hold.
+// manyVars returns 1,000 variables, close to the maximum size of a body.
 func manyVars() []m {
 	list := make([]m, 1000)
 	for i := range list {
@@ -25,7 +25,7 @@ func manyVars() []m {
 	return list
 }
 
-// While one user's requests queue for the database's writer, another's waits for one of them.
+// While one user's requests queue for the database's writer, another user's request waits for only one of them.
 func TestOneUsersWritesDoNotDelayAnothers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -37,7 +37,7 @@ func TestOneUsersWritesDoNotDelayAnothers(t *testing.T) {
 	id, theirs := w.site(greedy, "x"), w.site(other, "y")
 	held, let := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
-	wg.Go(func() { // whoever holds the writer while they all arrive
+	wg.Go(func() { // holds the writer while all requests arrive
 		if err := w.db.Write(t.Context(), func(*db.Tx) error { close(held); <-let; return nil }); err != nil {
 			t.Error(err)
 		}
@@ -56,7 +56,7 @@ func TestOneUsersWritesDoNotDelayAnothers(t *testing.T) {
 	until(many + 1)
 	close(let)
 	wg.Wait()
-	for i, e := range w.log() { // the newest first
+	for i, e := range w.log() { // newest first
 		if e.Detail == "MINE" {
 			if i < many-1 {
 				t.Errorf("another user's write came after %d of the greedy one's", many-i)
@@ -67,7 +67,7 @@ func TestOneUsersWritesDoNotDelayAnothers(t *testing.T) {
 	t.Error("another user's write is not in the log")
 }
 
-// Nor do many keys of one user, at many of their sites: turns are taken by owner.
+// The same applies to many keys of one user at many sites, because turns are per owner.
 func TestManyKeysAreOneTurn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -105,7 +105,7 @@ func TestManyKeysAreOneTurn(t *testing.T) {
 	close(let)
 	wg.Wait()
 	after := 0
-	for _, e := range w.log() { // the newest first
+	for _, e := range w.log() { // newest first
 		if e.Detail == "MINE" {
 			break
 		}
@@ -116,7 +116,7 @@ func TestManyKeysAreOneTurn(t *testing.T) {
 	}
 }
 
-// A thousand variables are a few statements, for as long as they last nobody else writes.
+// Setting a thousand variables takes a few statements, because other writers wait for them.
 func TestManyVariablesAreFewStatements(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -131,8 +131,8 @@ func TestManyVariablesAreFewStatements(t *testing.T) {
 	if n := w.statements.Load() - before; n > 40 {
 		t.Errorf("1,000 variables are %d statements", n)
 	}
-	// Nor is it more when each takes the place of another: of what is for both targets, and
-	// back; or when nothing changes.
+	// Replacing each variable takes no more statements: when one for both targets is split, when two are merged, or
+	// when nothing changes.
 	targets := func(target ...string) []m {
 		out := make([]m, 500)
 		for i := range out {
@@ -158,7 +158,7 @@ func TestManyVariablesAreFewStatements(t *testing.T) {
 	}
 }
 
-// What a large answer repeats of its request is not stored again, and a replay is the same to the byte.
+// A large response isn't stored again where it repeats its request, and its replay is the same to the byte.
 func TestLargeAnswersDoNotFillTheDisk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -179,7 +179,7 @@ func TestLargeAnswersDoNotFillTheDisk(t *testing.T) {
 	}
 }
 
-// A body that any parser reads alike is the same request.
+// Bodies that every parser reads the same way are the same request for an Idempotency-Key.
 func TestIdempotencyKeyComparesMeaning(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -205,8 +205,7 @@ func TestIdempotencyKeyComparesMeaning(t *testing.T) {
 	}
 }
 
-// Sites that a request names are looked up in a transaction that others wait for: each once,
-// and no more than anybody names.
+// The number of sites in a request is limited, and each is looked up once, because the transaction blocks others.
 func TestNamedSitesAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -23,8 +23,8 @@ import (
 	"slipway/internal/web/api"
 )
 
-// appStandIn answers for GitHub as forgeStandIn does, and makes an app of any manifest. Its
-// webhook's secret is app-hook-secret.
+// appStandIn is a fake GitHub like forgeStandIn that also creates apps from manifests, with the webhook secret
+// app-hook-secret.
 type appStandIn struct{ key []byte }
 
 func (s appStandIn) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -43,7 +43,7 @@ func (s appStandIn) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }
 
-// appWorld has a GitHub App, and returns the address of its webhook.
+// appWorld returns a world with a GitHub App, and the path of the app's webhook.
 func appWorld(t *testing.T) (w *world, hook string, connect func(owner account.OwnerID) connection.Connection) {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -94,8 +94,8 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// One webhook of a GitHub App serves all sites: those of the repository whose owner connected
-// an account with the app, and no others.
+// A GitHub App's webhook serves all sites of the repository whose owner connected an account with the app, and no
+// others.
 func TestGitHubAppEvents(t *testing.T) {
 	t.Parallel()
 	w, hook, connect := appWorld(t)
@@ -173,7 +173,7 @@ func TestGitHubAppEvents(t *testing.T) {
 	if count(key, without) != before[without] {
 		t.Error("a site without the account was deployed")
 	}
-	n-- // the same delivery
+	n-- // the same delivery again
 	wants(t, "the same delivery", send("push", "app-hook-secret", push("main", shaA)), 200, "handled before")
 
 	w.must(200, "PATCH", "/sites/"+first+"/git", key, m{"previews": "pull_requests"})
@@ -199,7 +199,7 @@ func TestGitHubAppEvents(t *testing.T) {
 		t.Errorf("the pull request's deployment: %v", d)
 	}
 
-	h := w.gitHook(key, second) // the same push comes twice where a site has both
+	h := w.gitHook(key, second) // a site with both hooks gets the same push twice
 	wants(t, "by the app", send("push", "app-hook-secret", push("main", shaB)), 200, "pending")
 	own := push("main", shaB)
 	wants(t, "by the site's own hook", h.github("push", own), 200, "was triggered already")

@@ -27,7 +27,7 @@ const (
 	none = "0000000000000000000000000000000000000000"
 )
 
-// gitHook is a site's Git hook as a forge uses it.
+// gitHook is a site's Git hook as a Git provider calls it.
 type gitHook struct {
 	w      *world
 	path   string
@@ -55,11 +55,11 @@ func hexMAC(secret, body string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// github sends an event as GitHub does, each with a delivery id of its own.
+// github sends an event as GitHub does, with a new delivery ID each time.
 func (h *gitHook) github(event string, payload m) answer {
 	h.w.t.Helper()
 	h.n++
-	payload["n"] = h.n // real payloads differ in times
+	payload["n"] = h.n // real payloads have different timestamps
 	b, err := json.Marshal(payload)
 	if err != nil {
 		h.w.t.Fatal(err)
@@ -86,7 +86,7 @@ func pushOf(branch, sha, message string, files ...string) m {
 	}
 }
 
-// wants checks an answer: a status and what the body holds.
+// wants checks a response's status and texts in its body.
 func wants(t *testing.T, what string, a answer, status int, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -119,7 +119,7 @@ func TestGitHookPushes(t *testing.T) {
 	newest := func() m { t.Helper(); return h.deployments()[0].(m) }
 	count := func() int { t.Helper(); return len(h.deployments()) }
 
-	addresses := map[string]bool{} // of long branches
+	addresses := map[string]bool{} // addresses of long branch names
 	begun := count()
 	wants(t, "ping", h.github("ping", m{"zen": "x"}), 200, `"skipped":true`, "ping")
 	wants(
@@ -350,8 +350,7 @@ func TestGitHookRefuses(t *testing.T) {
 	}
 }
 
-// Each forge's push deploys, signed in its own way and no other's.
-// A push of 1,500 commits is some 2 MiB of JSON: it deploys, also where several come at once, which wait for each other.
+// A push with 1,500 commits, about 2 MiB of JSON, deploys. Several at once wait for each other and deploy, too.
 func TestLargePush(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -376,7 +375,7 @@ func TestLargePush(t *testing.T) {
 				t.Errorf("only %d bytes", len(body))
 			}
 			var a answer
-			for range 10 { // on a busy machine, the other one may take longer than the five seconds that this one waits
+			for range 10 { // on a busy machine the other push may take longer than the five seconds that this one waits
 				a = w.send("POST", h.path, "", body, "X-GitHub-Event: push", "X-Hub-Signature-256: sha256="+hexMAC(h.secret, body))
 				if a.status != 503 {
 					break
@@ -391,7 +390,7 @@ func TestLargePush(t *testing.T) {
 	}
 }
 
-// Strangers, who know no hook, don't take the places of large pushes.
+// Requests without a valid hook can't use up the slots for large pushes.
 func TestLargePushBesideStrangers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -410,7 +409,7 @@ func TestLargePushBesideStrangers(t *testing.T) {
 				resp.Body.Close()
 			}
 		}()
-		if _, err := body.Write(bytes.Repeat([]byte("x"), 1<<20+4096)); err != nil { // and no more
+		if _, err := body.Write(bytes.Repeat([]byte("x"), 1<<20+4096)); err != nil { // and then stall
 			t.Fatal(err)
 		}
 	}
@@ -533,8 +532,8 @@ func TestGitHookForges(t *testing.T) {
 	}
 }
 
-// Workflows are allowed with a key that is as lasting and wide as what they get; the settings show what is allowed, and a
-// repository without a name ends it.
+// Allowing workflows needs a key as lasting and as broad as the access it gives. The settings show what is allowed, and
+// an empty repository removes it.
 func TestWorkflowsAreAllowed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

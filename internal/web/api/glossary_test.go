@@ -14,7 +14,7 @@ import (
 
 var glossaryRow = regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \|$`)
 
-// glossary returns the terms of docs/glossary.md in lower case, each name of a term apart.
+// glossary returns the terms of docs/glossary.md in lower case, with each name of a term as a separate entry.
 func glossary(t *testing.T) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/glossary.md")
@@ -41,8 +41,8 @@ func glossary(t *testing.T) map[string]bool {
 	return terms
 }
 
-// Every noun of the interface has an entry in docs/glossary.md: what stands as a heading in
-// the reference, what error texts call things, what scopes and events are about.
+// Every noun of the API has an entry in docs/glossary.md: headings of the reference, nouns in error messages, and the
+// subjects of scopes and events.
 func TestGlossaryHasTheNouns(t *testing.T) {
 	t.Parallel()
 	terms := glossary(t)
@@ -68,8 +68,7 @@ func TestGlossaryHasTheNouns(t *testing.T) {
 	for _, tag := range doc.Tags {
 		note(tag.Name, "tag of the document")
 	}
-	// Headings that are no nouns of the product, events that an installation without billing
-	// never sends, and short forms with the term that they stand for.
+	// Headings that aren't nouns, events that only billing sends, and short forms with their full terms.
 	known := map[string]string{
 		"":             "",
 		"*":            "",

@@ -17,13 +17,12 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden answers")
 
-// shown are the headers that a golden answer has, where they are there.
+// shown lists the headers that golden responses include if present.
 var shown = []string{"Content-Type", "Allow", "WWW-Authenticate", "Retry-After", "Idempotent-Replayed", "X-RateLimit-Limit"}
 
-// TestGolden tells each testdata/*.txtar to the interface: files named "… request" are
-// sent in order, and the "… answer" after each must be what comes back. Ids, times and
-// secrets are numbered in the order in which they appear; a request may name them so.
-// "Key: a" sends the key of user a (all scopes), b is another user.
+// TestGolden sends the files named "… request" of each testdata/*.txtar in order and compares each response with the "…
+// answer" file that follows. IDs, times and secrets are numbered in order of appearance, and requests can use these
+// names. "Key: a" sends the key of user a (all scopes); b is another user.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -106,7 +105,7 @@ func tell(t *testing.T, w *world, keys map[string]string, text string) string {
 	return out.String()
 }
 
-// renaming gives what differs from run to run a stable name.
+// renaming gives stable names to values that differ between runs.
 type renaming struct {
 	real  map[string]string // by name
 	shown map[string]string // by real

@@ -11,7 +11,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// call calls a deploy hook as its caller would and returns the answer.
+// call calls a deploy hook and returns the response.
 func (w *world) call(hook m, body string, header ...string) answer {
 	w.t.Helper()
 	var lines []string
@@ -116,7 +116,7 @@ func TestDeployHookRules(t *testing.T) {
 	}
 	check("over the limit of a day", w.call(few, ""), 429, "3 calls per day")
 
-	// What the caller sends reaches the build, sealed until then.
+	// The caller's body reaches the build and is encrypted until then.
 	plain := hook(m{"title": "from CI", "clearCache": true})
 	body := `{"build": "planted 4711"}`
 	first := w.call(plain, body)
@@ -147,7 +147,7 @@ func TestDeployHookRules(t *testing.T) {
 	check("null", w.api("PATCH", "/hooks/"+plain["id"].(string), key, m{"title": nil}), 400, "can't be null")
 }
 
-// Webhooks and deploy hooks that call each other end at three hops, folded or not.
+// A loop of webhooks and deploy hooks ends after three hops, even if calls are merged.
 func TestHookLoopIsCut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -165,7 +165,7 @@ func TestHookLoopIsCut(t *testing.T) {
 			t.Errorf("hop %s: %s, want %d", in, a, want)
 		}
 	}
-	if n := hops(w.call(hook, "")); n != 2 { // folded into one that had come further
+	if n := hops(w.call(hook, "")); n != 2 { // merged into a deployment with more hops
 		t.Errorf("the waiting deployment has %d hops, want 2", n)
 	}
 	if n := hops(w.call(hook, "a body", "X-Service-Hop", "1")); n != 1 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// hostile are values that somebody may send where something else is meant.
+// hostile lists values sent in place of the expected ones.
 var hostile = []string{
 	`null`, `""`, `" "`, `0`, `-1`, `1e400`, `123456789012345678901234567890`, `1.5`, `true`, `[]`, `{}`, `[null]`,
 	`[[]]`, `[""]`, `{"a":{"b":[]}}`, `"\ud800"`, `"\u202e\u0007"`,
@@ -18,8 +18,7 @@ var hostile = []string{
 	`"https://[::1]:99999/"`, `"2999-13-45T99:99:99Z"`, `["sites:read","sites:read",null]`,
 }
 
-// Whatever stands in a field, the answer is a success or says what is wrong: never an
-// error of ours.
+// For any value in any field, the response is a success or a client error, never a 5xx.
 func TestHostileBodies(t *testing.T) {
 	t.Parallel()
 	for _, r := range routesOf(newWorld(t)) {
@@ -60,7 +59,7 @@ func TestHostileBodies(t *testing.T) {
 					}
 					maps.Copy(whole, map[string]json.RawMessage{f: json.RawMessage(v)})
 					parts := []string{}
-					for k, v := range whole { // by hand: json would refuse some of it
+					for k, v := range whole { // by hand, because encoding/json refuses some of the values
 						parts = append(parts, mustJSON(t, k)+":"+string(v))
 					}
 					try("{" + strings.Join(parts, ",") + "}")
@@ -70,7 +69,7 @@ func TestHostileBodies(t *testing.T) {
 	}
 }
 
-// optional are fields that the matrix does not send.
+// optional lists fields that the matrix doesn't send.
 var optional = map[string][]string{
 	"createSite":    {"branch", "framework", "build"},
 	"updateSite":    {"repository", "branch", "framework", "build"},
@@ -89,8 +88,7 @@ var optional = map[string][]string{
 
 var placeholder = regexp.MustCompile(`\{[A-Za-z]+\}`)
 
-// Whatever stands in a path or a query, the answer is not an error of ours, and an id
-// that cannot be one is a thing that is not there.
+// For any value in a path or query, the response is never a 5xx, and an invalid ID is a 404.
 func TestHostilePaths(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -55,7 +55,7 @@ func TestPOSTActsOnce(t *testing.T) {
 	if a := w.api("POST", "/sites?x=1", key, body, h); a.status != 409 {
 		t.Errorf("another query: %s", a)
 	}
-	// Errors are not kept.
+	// Error responses aren't stored.
 	bad := m{"name": " ", "type": "static", "repository": "git.test/acme/site"}
 	for range 2 {
 		if a := w.api("POST", "/sites", key, bad, "Idempotency-Key: two"); a.status != 400 || a.header.Get("Idempotent-Replayed") != "" {
@@ -90,7 +90,7 @@ func TestReplayShowsNoMoreThanTheKeyMaySee(t *testing.T) {
 	if a := w.api("POST", "/keys", narrow, body, h); a.status != 201 || a.body == first.body {
 		t.Errorf("another key is shown the secret of the first: %s", a)
 	}
-	// A key that lost its right is refused before anything is replayed.
+	// A key that lost its permission is refused before a replay.
 	id := w.site(key, "x")
 	other := w.site(key, "y")
 	deploy := "/sites/" + id + "/deploy"
@@ -114,7 +114,7 @@ func TestEveryPOSTHonoursTheKey(t *testing.T) {
 	t.Parallel()
 	for _, r := range routesOf(newWorld(t)) {
 		row, ok := matrix[r.ID]
-		if r.Method != "POST" || r.Hook || !ok || row.status >= 400 || r.ID == "sendUploadBlobs" { // sending the same bytes again changes nothing
+		if r.Method != "POST" || r.Hook || !ok || row.status >= 400 || r.ID == "sendUploadBlobs" { // same bytes, no change
 			continue
 		}
 		t.Run(r.ID, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestHookHonoursTheKey(t *testing.T) {
 	if a := call("?title=x"); a.status != 409 {
 		t.Errorf("another query: %s", a)
 	}
-	// The body is any text, and counts as it is.
+	// A deploy hook's body is any text and is compared byte for byte.
 	for i, body := range []string{"hello", "{", `{"a":1} {"b":2}`, "\xff", "null"} {
 		post := func(body string) answer {
 			return w.send("POST", "/hooks/deploy/"+hook, "", body, fmt.Sprint("Idempotency-Key: text-", i), "Content-Type: text/plain")
@@ -180,9 +180,8 @@ func TestHookHonoursTheKey(t *testing.T) {
 	}
 }
 
-// What is stored is bounded per user, whichever of their keys, hooks and paths it comes by;
-// what fails stores nothing; and at the bound requests without an Idempotency-Key, replays
-// and other users go on.
+// Stored responses are limited per user over all of the user's keys, hooks and paths, and failed requests store none.
+// At the limit, requests without an Idempotency-Key, replays and other users' requests still work.
 func TestStoredAnswersAreTheUsers(t *testing.T) {
 	t.Parallel()
 	const most = 6

@@ -7,7 +7,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// A key sees and ends the keys that may do no more than itself, and no others.
+// A key can list and delete only keys with at most its own permissions.
 func TestNobodySeesOrEndsAWiderKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -65,13 +65,13 @@ func TestNobodySeesOrEndsAWiderKey(t *testing.T) {
 		t.Errorf("the widest key sees %d keys", n)
 	}
 	w.must(200, "DELETE", "/keys/"+equal, narrow, nil)
-	w.must(200, "DELETE", "/keys/"+own, narrow, nil) // a key may end itself
+	w.must(200, "DELETE", "/keys/"+own, narrow, nil) // a key may delete itself
 	if a := w.api("GET", "/keys", narrow, nil); a.status != 401 {
 		t.Error(a)
 	}
 }
 
-// A key is restricted to sites that there are and that are the caller's own.
+// A key can be restricted only to existing sites of the caller.
 func TestKeysNameSitesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

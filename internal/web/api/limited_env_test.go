@@ -9,8 +9,8 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// A member who may not read variables builds previews without those that are for production too, whichever way they deploy: the
-// preview's code would print them. Previews of those who may read variables have all, also when they come with a narrower key.
+// A preview deployed by a member who can't read variables doesn't get variables that production uses too, because the
+// preview's code could print them. Previews of members who can read variables get all, even with a narrower key.
 func TestContributorsPreviewsLackVariables(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -10,8 +10,8 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// Every limit holds exactly, however many ask at once, per account, and says what it is;
-// what is deleted no longer counts.
+// Every limit per account is exact under concurrent requests, and its error names it. Deleted resources no longer
+// count.
 func TestLimitsHoldExactly(t *testing.T) {
 	t.Parallel()
 	const most = 4
@@ -121,7 +121,7 @@ func TestLimitsHoldExactly(t *testing.T) {
 	}
 }
 
-// Making and deleting sites without end would use up the identities of builds.
+// Creating and deleting sites in a loop is limited, because it would use up the build user IDs.
 func TestSitesCannotBeMadeAndDeletedWithoutEnd(t *testing.T) {
 	t.Parallel()
 	w := newLimitedWorld(t, limits.Settings{Defaults: map[limits.Name]int64{limits.Sites: 2}})
@@ -136,7 +136,7 @@ func TestSitesCannotBeMadeAndDeletedWithoutEnd(t *testing.T) {
 	}
 }
 
-// What is limited by the month says which month it is.
+// Monthly limits name their month.
 func TestLimitsSayTheirMonth(t *testing.T) {
 	t.Parallel()
 	w := newLimitedWorld(t, limits.Settings{})

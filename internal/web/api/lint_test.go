@@ -14,17 +14,17 @@ import (
 	"testing"
 )
 
-// The linters of the field, pinned.
 var linters = []string{"@redocly/cli@2.77.0", "@stoplight/spectral-cli@6.16.3"}
 
-// rules are Spectral's for OpenAPI, but for the one that knows no WebSocket, whose success is a 101: succeeds has it.
+// rules are Spectral's OpenAPI rules except operation-success-response, which doesn't accept a WebSocket's 101.
+// succeeds replaces it.
 const rules = `
 extends: ["spectral:oas"]
 rules:
   operation-success-response: off
 `
 
-// succeeds returns an error unless every operation of a document has a response that is no failure.
+// succeeds returns an error unless every operation has a response with a success status.
 func succeeds(document string) error {
 	var d struct {
 		Paths map[string]map[string]struct{ Responses map[string]any }
@@ -45,7 +45,7 @@ func succeeds(document string) error {
 	return nil
 }
 
-// Redocly's and Spectral's linters find nothing in the document.
+// Redocly's and Spectral's linters report no problems in the OpenAPI document.
 func TestLinters(t *testing.T) {
 	w := newWorld(t)
 	dir := t.TempDir()

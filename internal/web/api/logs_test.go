@@ -16,7 +16,7 @@ import (
 	"slipway/internal/web/api"
 )
 
-// say writes lines to a deployment's log, as its worker would.
+// say writes lines to a deployment's log as its worker does.
 func (w *world) say(dep string, n int, lines ...string) {
 	w.t.Helper()
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
@@ -40,7 +40,7 @@ func (w *world) say(dep string, n int, lines ...string) {
 	}
 }
 
-// nextEvent reads the next event of a stream: its id, name and data.
+// nextEvent reads a stream's next event: its ID, name and data.
 func nextEvent(t *testing.T, s *bufio.Scanner) (id, name, text string) {
 	t.Helper()
 	for s.Scan() {
@@ -151,7 +151,7 @@ func TestStreamsEndAndAreBounded(t *testing.T) {
 		t.Errorf("the 21st stream: %d", resp.StatusCode)
 	}
 	ready.Store(false)
-	w.say(dep, 2, "two") // wakes them
+	w.say(dep, 2, "two") // wakes the streams
 	deadline := time.AfterFunc(10*time.Second, func() { w.srv.CloseClientConnections() })
 	defer deadline.Stop()
 	for _, s := range open {
@@ -196,8 +196,7 @@ func TestLogPages(t *testing.T) {
 	}
 }
 
-// A stream ends soon after the key that opened it was revoked or has expired, or its user
-// was suspended; those opened with another key go on.
+// A stream ends soon after its key is revoked or expires or its user is suspended. Streams of other keys continue.
 func TestStreamsEndWithTheirKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -248,8 +247,7 @@ func TestStreamsEndWithTheirKey(t *testing.T) {
 	ended("suspended")
 }
 
-// Every stream of the interface ends within seconds of its key, its user or what it shows,
-// and a stream of another key goes on.
+// Every stream of the API ends within seconds of its key, its user or its subject. A stream of another key continues.
 func TestEveryStreamEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(w *world, u account.UserID, keyID string, x things, admin string){

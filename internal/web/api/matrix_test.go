@@ -14,7 +14,7 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// things holds the ids of a user's things, by the placeholder that names each in a path.
+// things maps the placeholders of paths to IDs of a user's resources.
 type things map[string]string
 
 // row says how to make a route succeed.
@@ -22,12 +22,12 @@ type row struct {
 	path   string // with placeholders of things
 	body   any
 	status int    // for the owner
-	own    bool   // concerns only who asks: a stranger succeeds too, on things of their own
-	quiet  bool   // a step of what another route's line in the audit log says
-	did    string // what stands in the audit log afterwards; every change has one
+	own    bool   // affects only the caller: another user succeeds too, with their own resources
+	quiet  bool   // a step that another route's audit entry covers
+	did    string // action of the audit entry; every change has one
 	prep   func(w *world, key string, x things)
-	team   bool // asked with keys of a team, on its things
-	whole  bool // takes a key with all scopes and for all sites
+	team   bool // called with a team's keys on the team's resources
+	whole  bool // needs a key with all scopes and for all sites
 	header string
 }
 
@@ -221,7 +221,7 @@ var matrix = map[string]row{
 	"listAllBackups": {path: "/backups", status: 200, own: true},
 	"getBackup":      {path: "/backups/{backup}", status: 200},
 	"deleteBackup":   {path: "/backups/{backup}", status: 200, did: "backup.deleted"},
-	"verifyBackup":   {path: "/backups/{backup}/verify", status: 409}, // nothing takes it here: see backups_test.go
+	"verifyBackup":   {path: "/backups/{backup}/verify", status: 409}, // no worker runs here: see backups_test.go
 	"restoreBackup":  {path: "/backups/{backup}/restore", status: 409},
 	"downloadBackup": {path: "/backups/{backup}/download", status: 409},
 	"listWebhooks":   {path: "/webhooks", status: 200, own: true},
@@ -255,11 +255,11 @@ var matrix = map[string]row{
 
 	"listTeams":        {path: "/teams", status: 200, own: true},
 	"createTeam":       {path: "/teams", body: m{"name": "New"}, status: 201, own: true, did: "team.created"},
-	"leaveTeam":        {path: "/teams/{team}/leave", status: 409}, // its last owner asks: see teams_test.go
+	"leaveTeam":        {path: "/teams/{team}/leave", status: 409}, // called by the last owner: see teams_test.go
 	"acceptInvitation": {path: "/invitations/accept", body: m{"token": "none"}, status: 404, own: true},
 	"getTeam":          {path: "/teams/{team}", status: 200, team: true},
 	"updateTeam":       {path: "/teams/{team}", body: m{"name": "Renamed"}, status: 200, team: true, did: "team.updated"},
-	"deleteTeam":       {path: "/teams/{team}", body: m{"confirm": "{slug}"}, status: 409, team: true}, // it has sites
+	"deleteTeam":       {path: "/teams/{team}", body: m{"confirm": "{slug}"}, status: 409, team: true}, // the team has sites
 	"listMembers":      {path: "/teams/{team}/members", status: 200, team: true},
 	"updateMember": {
 		path: "/teams/{team}/members/{member}", body: m{"role": "viewer"}, status: 200, team: true, did: "member.role_changed",
@@ -315,12 +315,12 @@ var matrix = map[string]row{
 
 type m = map[string]any
 
-// sitedMember gives the member of a team a role on its site.
+// sitedMember gives the team's member a role on its site.
 func sitedMember(w *world, key string, x things) {
 	w.must(200, "PUT", "/sites/"+x["site"]+"/members/"+x["member"], key, m{"role": "viewer"})
 }
 
-// team gives a user a team with a site, another one, a member and an invitation. It returns a key of the team.
+// team creates a team of a user with two sites, a member and an invitation, and returns its things and a team key.
 func (w *world) team(u account.UserID, key string) (x things, teamKey string) {
 	x = things{}
 	x["team"], teamKey = w.teamOf(key, "Team of "+string(u))
@@ -338,7 +338,7 @@ func (w *world) team(u account.UserID, key string) (x things, teamKey string) {
 	return x, teamKey
 }
 
-// acting returns a user with their whole authority over a team.
+// acting returns a user as a caller with the user's whole authority in a team.
 func (w *world) acting(u account.UserID, id string) account.Caller {
 	w.t.Helper()
 	user, err := w.c.Accounts.User(w.t.Context(), u)
@@ -356,7 +356,7 @@ func (w *world) acting(u account.UserID, id string) account.Caller {
 	return c
 }
 
-// keyAs makes a key that acts as a caller does.
+// keyAs creates a key with a caller's authority.
 func (w *world) keyAs(c account.Caller, n account.NewKey) string {
 	w.t.Helper()
 	if len(n.Scopes) == 0 {
@@ -373,7 +373,7 @@ func (w *world) keyAs(c account.Caller, n account.NewKey) string {
 	return secret
 }
 
-// forkPull makes an open pull request of a fork.
+// forkPull inserts an open pull request of a fork.
 func forkPull(w *world, _ string, x things) {
 	if err := w.db.Admin(
 		w.t.Context(),
@@ -392,7 +392,7 @@ func activate(w *world, _ string, x things) {
 	}
 }
 
-// programmed makes a program answer for the site.
+// programmed turns the site into one with a program.
 func programmed(w *world, key string, x things) {
 	activate(w, key, x)
 	if err := w.db.Admin(w.t.Context(), "UPDATE sites SET runtime = 'node' WHERE id = '"+x["site"]+"'"); err != nil {
@@ -400,7 +400,7 @@ func programmed(w *world, key string, x things) {
 	}
 }
 
-// wordpressed makes the site a WordPress that is not installed yet.
+// wordpressed turns the site into a WordPress that isn't installed yet.
 func wordpressed(w *world, _ string, x things) {
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
 		s, err := w.c.Sites.ByID(w.t.Context(), tx, site.ID(x["site"]))
@@ -414,7 +414,7 @@ func wordpressed(w *world, _ string, x things) {
 	}
 }
 
-// preview makes the deployment a preview that has succeeded.
+// preview turns the deployment into a successful preview.
 func preview(w *world, _ string, x things) {
 	if err := w.db.Admin(
 		w.t.Context(),
@@ -434,21 +434,21 @@ func cancel(w *world, key string, x things) {
 	w.must(200, "POST", "/deployments/"+x["deployment"]+"/cancel", key, nil)
 }
 
-// toPreview makes the waiting deployment one of a preview: to production it takes another scope, which teams_test.go tries.
+// toPreview turns the waiting deployment into a preview's. Production needs another scope, which teams_test.go tests.
 func toPreview(w *world, _ string, x things) {
 	if err := w.db.Admin(w.t.Context(), "UPDATE deployments SET target = 'preview' WHERE id = '"+x["deployment"]+"'"); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// folder takes a site's repository away.
+// folder removes a site's repository.
 func folder(w *world, _ string, x things) {
 	if err := w.db.Admin(w.t.Context(), "UPDATE sites SET repository = '' WHERE id = '"+x["site"]+"'"); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// uploading opens an upload of one file, which is missing.
+// uploading opens an upload whose single file is missing.
 func uploading(w *world, key string, x things) {
 	folder(w, key, x)
 	x["upload"] = w.must(201, "POST", "/sites/"+x["site"]+"/uploads", key, m{"kind": "output", "target": "preview"})["id"].(string)
@@ -460,7 +460,7 @@ func uploaded(w *world, key string, x things) {
 	w.must(200, "POST", "/uploads/"+x["upload"]+"/blobs", key, batchOf("hello"))
 }
 
-// belongings gives a user one of everything.
+// belongings creates one resource of each kind for a user.
 func (w *world) belongings(u account.UserID, key string) things {
 	w.t.Helper()
 	x := things{"site": w.site(key, "site of "+string(u))}
@@ -504,7 +504,7 @@ func (w *world) belongings(u account.UserID, key string) things {
 	return x
 }
 
-// log is the audit log, the newest line first.
+// log returns the audit log, newest first.
 func (w *world) log() []audit.Entry {
 	w.t.Helper()
 	list, err := w.c.Accounts.Audit(w.t.Context(), audit.Filter{Limit: 200})
@@ -521,15 +521,15 @@ func (x things) fill(s string) string {
 	return s
 }
 
-// matrixWorld is a world with two users who have the same things each.
+// matrixWorld is a world with two users who have the same resources.
 type matrixWorld struct {
 	*world
 	u, other       account.UserID
-	mine, otherKey string // keys of all scopes
+	mine, otherKey string // keys with all scopes
 	x, theirs      things
 	spare          string // another site of the first user
 
-	teams    [2]things // of each, with keys of them
+	teams    [2]things // of each user, with keys
 	teamKeys [2]string
 }
 
@@ -550,7 +550,7 @@ func TestAuthorizationMatrix(t *testing.T) {
 	t.Parallel()
 	var reads []api.Route
 	for _, r := range api.New(newWorld(t).c).Routes() {
-		if r.Open || r.Hook || r.Operator { // those of operators each have a test of their own
+		if r.Open || r.Hook || r.Operator { // operators' routes have their own tests
 			continue
 		}
 		row, ok := matrix[r.ID]
@@ -566,7 +566,7 @@ func TestAuthorizationMatrix(t *testing.T) {
 			})
 		}
 	}
-	t.Run("reads", func(t *testing.T) { // which change nothing, and so need one world
+	t.Run("reads", func(t *testing.T) { // these change nothing and can share a world
 		t.Parallel()
 		w := newMatrixWorld(t)
 		for _, r := range reads {
@@ -584,7 +584,7 @@ func TestAuthorizationMatrix(t *testing.T) {
 	}
 }
 
-// try asks a route as everybody who may not, and then as the owner.
+// try calls a route with every credential that must be refused, then as the owner.
 func (w *matrixWorld) try(t *testing.T, r api.Route, row row) {
 	if r.Scope == "" {
 		t.Fatal("a route without a scope")
@@ -641,7 +641,7 @@ func (w *matrixWorld) try(t *testing.T, r api.Route, row row) {
 			t.Errorf("%s: %s, want %d", who, a, want)
 		}
 		if want >= 400 {
-			for name, v := range x { // nothing of the owner leaks
+			for name, v := range x { // the response contains nothing of the owner's
 				if strings.Contains(a.body, v) {
 					t.Errorf("%s: the refusal holds the %s: %s", who, name, a.body)
 				}
@@ -653,7 +653,7 @@ func (w *matrixWorld) try(t *testing.T, r api.Route, row row) {
 	}
 	secret := func(n account.NewKey) string { return w.keyAs(as, n) }
 	otherSecret := func(n account.NewKey) string { return w.keyAs(asOther, n) }
-	// of one site
+	// Keys restricted to one site.
 	sited := slices.ContainsFunc([]string{"{site}", "{deployment}", "{hook}", "{domain}", "{database}", "{backup}", "{operation}", "{upload}"},
 		func(thing string) bool { return strings.Contains(row.path, thing) })
 	begun := len(w.log())
@@ -714,7 +714,7 @@ func (w *matrixWorld) try(t *testing.T, r api.Route, row row) {
 	}
 	last := secret(n)
 	check(who, last, row.status)
-	// Exactly the change that was made is in the log, and who made it with what.
+	// The audit log has exactly this change, with the user and the credential.
 	var did []string
 	for _, e := range w.log()[:len(w.log())-len(before)] {
 		did = append(did, e.Action)
@@ -727,7 +727,7 @@ func (w *matrixWorld) try(t *testing.T, r api.Route, row row) {
 	}
 }
 
-// identity links a user to an account at the installation's Google, and lets them have a password beside it.
+// identity links a user to the installation's Google provider and also gives the user a password.
 func (w *world) identity(u account.UserID, owner account.OwnerID) string {
 	w.t.Helper()
 	id := db.NewID("idn")

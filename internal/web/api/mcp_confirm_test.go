@@ -14,7 +14,7 @@ import (
 	"slipway/internal/tenant/confirmation"
 )
 
-// asks calls a tool that a person has to confirm, and returns the confirmation that it asks for.
+// asks calls a tool that needs a confirmation, and returns the confirmation's ID.
 func (w *world) asks(s *sdk.ClientSession, tool string, args m) confirmation.ID {
 	w.t.Helper()
 	text, failed := w.useTool(s, tool, args)
@@ -29,15 +29,15 @@ func (w *world) asks(s *sdk.ClientSession, tool string, args m) confirmation.ID 
 	return confirmation.ID(id)
 }
 
-// decides is what the dashboard's page does for a person.
+// decides approves or declines a confirmation, as the dashboard does.
 func (w *world) decides(u account.UserID, which confirmation.ID, d confirmation.Decision) error {
 	return w.db.Write(w.t.Context(), func(tx *db.Tx) error {
 		return confirmation.New(w.db).DecideTx(w.t.Context(), tx, u, which, d)
 	})
 }
 
-// What can't be undone is done when the person whose agent it is has approved this call: once, with these arguments, by
-// this credential, within ten minutes.
+// An irreversible tool call runs only after the agent's user has approved this very call: once, with these arguments,
+// with this credential, within ten minutes.
 func TestAgentsAreConfirmed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -57,7 +57,7 @@ func TestAgentsAreConfirmed(t *testing.T) {
 	}
 	unset := func(name string) m { return m{"site": site, "key": name} }
 
-	// Nothing is done before the approval, and asking again leads to the same page.
+	// Nothing happens before the approval, and a repeated call leads to the same confirmation.
 	first := w.asks(agent, "unset_env", unset("ONE"))
 	if again := w.asks(agent, "unset_env", unset("ONE")); again != first || !variable("ONE") {
 		t.Errorf("asked again: %s, then %s; the variable is there: %v", first, again, variable("ONE"))
@@ -72,7 +72,7 @@ func TestAgentsAreConfirmed(t *testing.T) {
 		t.Error("a decision is changed")
 	}
 
-	// An approval is for these arguments, this tool and this credential.
+	// An approval applies only to the same arguments, tool and credential.
 	w.asks(agent, "unset_env", unset("TWO"))
 	w.asks(agent, "delete_site", m{"site": site, "backup": "false"})
 	other := w.agent(address, w.key(u, account.NewKey{Scopes: account.Scopes{account.All}}))
@@ -92,7 +92,7 @@ func TestAgentsAreConfirmed(t *testing.T) {
 		t.Errorf("the audit log says that it was done with %q, %v", via, err)
 	}
 
-	// It works once: the same variable, set again, needs another approval.
+	// An approval works once: deleting the same variable again needs another one.
 	if a := w.api("POST", "/sites/"+site+"/env", key, m{"key": "ONE", "value": "y"}); a.status != 201 {
 		t.Fatal(a)
 	}
@@ -100,7 +100,7 @@ func TestAgentsAreConfirmed(t *testing.T) {
 		t.Errorf("the approval %s is used again", first)
 	}
 
-	// Declined is declined, and expired approvals are none.
+	// Declined and expired confirmations approve nothing.
 	refused := w.asks(agent, "delete_site", m{"site": site, "backup": "false"})
 	if err := w.decides(u, refused, confirmation.Declined); err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestAgentsAreConfirmed(t *testing.T) {
 		t.Error("an expired confirmation is approved")
 	}
 
-	// A site is deleted, and an agent that asks on and on is told to stop.
+	// An approved call deletes the site. An agent that keeps asking is told to stop.
 	last := w.asks(agent, "delete_site", m{"site": site, "backup": "false"})
 	if err := w.decides(u, last, confirmation.Approved); err != nil {
 		t.Fatal(err)
@@ -138,8 +138,8 @@ func TestAgentsAreConfirmed(t *testing.T) {
 	}
 }
 
-// Row 26: a credential that only reads has no tool that destroys, and can't call one by its name; nor does anything ask
-// a person about a site that the credential can't reach.
+// A read-only credential has no destructive tools and can't call them by name. No confirmation is created for a site
+// that the credential can't access.
 func TestReadersCantDestroy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -9,8 +9,8 @@ import (
 	"slipway/internal/web/api"
 )
 
-// An id in a body or a query that names nothing, or another account's thing, gets a status that the document lists. world.described
-// compares each answer with it.
+// An unknown ID, or another account's, in a body or query gets a status that the OpenAPI document lists.
+// world.described compares them.
 func TestUnknownIdsAreDescribed(t *testing.T) {
 	t.Parallel()
 	w := newMatrixWorld(t)

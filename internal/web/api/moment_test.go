@@ -15,7 +15,7 @@ import (
 	"slipway/internal/tenant/oauth"
 )
 
-// changes are requests that make something of each kind on a site.
+// changes are requests that create one resource of each kind on a site.
 func changes(site string) map[string]func(w *world, key string) answer {
 	return map[string]func(w *world, key string) answer{
 		"webhook": func(w *world, key string) answer {
@@ -44,7 +44,7 @@ func changes(site string) map[string]func(w *world, key string) answer {
 	}
 }
 
-// A key or an app that is revoked after its request was authenticated, and before the request changes something, changes nothing.
+// If a key or an app is revoked between a request's authentication and its change, nothing changes.
 func TestRevokedBeforeItsChange(t *testing.T) {
 	t.Parallel()
 	var armed atomic.Pointer[func(context.Context) error]
@@ -65,7 +65,7 @@ func TestRevokedBeforeItsChange(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if what == "key" { // apps make none
+		if what == "key" { // apps can't create keys
 			token = ""
 		}
 		for who, x := range map[string]struct {
@@ -104,7 +104,7 @@ func TestRevokedBeforeItsChange(t *testing.T) {
 	}
 }
 
-// Revoking an app's access while a transaction of the app runs waits for the transaction, and removes what it made.
+// Revoking an app's access waits for the app's running transaction and removes what that transaction created.
 func TestRevokedDuringItsChange(t *testing.T) {
 	t.Parallel()
 	var armed atomic.Pointer[func()]
@@ -140,7 +140,7 @@ func TestRevokedDuringItsChange(t *testing.T) {
 					return err
 				})
 			}()
-			if w.db.Single() { // it waits for the one writer
+			if w.db.Single() { // SQLite's single writer
 				return
 			}
 			const waits = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`

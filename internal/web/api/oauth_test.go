@@ -12,7 +12,7 @@ import (
 	"slipway/internal/tenant/oauth"
 )
 
-// grant gives an app of the user's own access, and returns the grant's id and an access token.
+// grant authorizes an app for the user's own account and returns the grant's ID and an access token.
 func (w *world) grant(u account.UserID, scopes ...account.Scope) (id, token string) {
 	w.t.Helper()
 	return w.grantAs(w.caller(u), scopes...)
@@ -45,7 +45,7 @@ func (w *world) grantAs(by account.Caller, scopes ...account.Scope) (id, token s
 	return c.Grant, got.Access
 }
 
-// A token does what its grant says, is told where to ask for more, and ends with its grant.
+// An access token has its grant's permissions, its errors say where to request more, and it ends with its grant.
 func TestAccessTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -87,7 +87,7 @@ func TestAccessTokens(t *testing.T) {
 	}
 }
 
-// Refreshing buys no new window.
+// A refreshed token doesn't get a new rate limit window.
 func TestOneWindowPerGrant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -102,9 +102,8 @@ func TestOneWindowPerGrant(t *testing.T) {
 	}
 }
 
-// What an app didn't create stays as it is: a webhook of the account's own that an app points elsewhere would outlive the
-// app's access, and so would the URL of a deploy hook that it has read. What the app created it changes with each of its
-// grants.
+// An app can't change webhooks, channels and hooks that it didn't create: a webhook pointed elsewhere, or a deploy
+// hook's URL it has read, would outlive the app's access. It can change its own with any of its grants.
 func TestAppsChangeWhatTheyCreated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -156,7 +155,7 @@ func TestAppsChangeWhatTheyCreated(t *testing.T) {
 	if list := w.must(200, "GET", "/sites/"+id+"/hooks", token, nil)["data"].([]any); len(list) != 1 || list[0].(m)["name"] != "Other" {
 		t.Errorf("the app reads %v of its own hooks", list)
 	}
-	w.must(200, "DELETE", "/notifications/"+channel, key, nil) // people may all
+	w.must(200, "DELETE", "/notifications/"+channel, key, nil) // users can delete all of them
 	w.must(200, "DELETE", "/webhooks/"+webhook, token, nil)
 	w.must(200, "DELETE", "/hooks/"+hook, token, nil)
 	if list := w.must(200, "GET", "/sites/"+id+"/hooks", key, nil)["data"].([]any); len(list) != 1 || list[0].(m)["name"] != "CMS" {
@@ -164,8 +163,8 @@ func TestAppsChangeWhatTheyCreated(t *testing.T) {
 	}
 }
 
-// Nothing but an access token of this installation for its API opens the API: not one that another installation
-// gave out, and no other secret of an app.
+// Only this installation's access tokens for the API are valid for it: not another installation's token, and no other
+// secret of an app.
 func TestTokensOfOtherResources(t *testing.T) {
 	t.Parallel()
 	w, other := newWorld(t), newWorld(t)

@@ -15,8 +15,8 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// An object cache is refused in words where the server has no Redis, and nothing else of the
-// request is done; where there is one it is turned on, and off whatever the server has.
+// Without Redis, turning on the object cache is refused with an error message and nothing else of the request is done.
+// With Redis it can be turned on. It can always be turned off.
 func TestObjectCacheWithoutRedis(t *testing.T) {
 	t.Parallel()
 	sealer, err := seal.Load(filepath.Join(t.TempDir(), "key"))
@@ -53,14 +53,13 @@ func TestObjectCacheWithoutRedis(t *testing.T) {
 	w.must(200, "PATCH", path, key, m{"objectCache": true})
 	is(true, true)
 	why = "Redis has been removed"
-	w.must(200, "PATCH", path, key, m{"objectCache": true, "xmlrpc": false}) // it is on
+	w.must(200, "PATCH", path, key, m{"objectCache": true, "xmlrpc": false}) // it is on already
 	is(true, false)
 	w.must(200, "PATCH", path, key, m{"objectCache": false})
 	is(false, false)
 }
 
-// What a PATCH of a WordPress can't change is refused, and nothing of it is done; what changes
-// nothing purges nothing.
+// A WordPress PATCH with an unsupported change is refused as a whole. One without a change purges nothing.
 func TestWordPressPatch(t *testing.T) {
 	t.Parallel()
 	sealer, err := seal.Load(filepath.Join(t.TempDir(), "key"))
@@ -106,7 +105,7 @@ func TestWordPressPatch(t *testing.T) {
 	purged(false)
 }
 
-// noRedis is a host of WordPress that says why it has no Redis.
+// noRedis is a WordPress host without Redis, for the reason in why.
 type noRedis struct{ why *string }
 
 func (noRedis) FetchStorage(context.Context, id.Site) (io.Closer, error) {

@@ -16,7 +16,8 @@ import (
 	"slipway/internal/web/docs"
 )
 
-// Every operation has an example that e2e/docs_test.go or e2e/wordpress runs, but those that Git providers alone can cause, and WebSockets.
+// Every operation has an example that e2e/docs_test.go or e2e/wordpress runs, except WebSockets and operations that
+// only Git providers can call.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -62,7 +63,7 @@ func TestOpenAPI(t *testing.T) {
 	if v := doc["openapi"].(string); !strings.HasPrefix(v, "3.1") {
 		t.Errorf("openapi is %s", v)
 	}
-	// Every reference leads somewhere.
+	// Every $ref resolves.
 	var walk func(v any)
 	walk = func(v any) {
 		switch v := v.(type) {
@@ -133,8 +134,8 @@ func mustJSON(t *testing.T, v any) string {
 	return string(b)
 }
 
-// The clients that an installation makes hold a method for each operation that takes a key and is no WebSocket, and one that sells plans makes
-// others. Their Go compiles; e2e runs both.
+// The generated clients have a method for each operation that accepts a key, except WebSockets, and include billing
+// only on installations with billing. The Go client compiles; e2e runs both.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

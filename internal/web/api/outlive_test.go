@@ -14,7 +14,7 @@ import (
 	"slipway/internal/tenant/oauth"
 )
 
-// revoke ends a grant as its person.
+// revoke ends a grant as its user.
 func (w *world) revoke(u account.UserID, grant string) {
 	w.t.Helper()
 	w.write(func(tx *db.Tx) error {
@@ -23,8 +23,8 @@ func (w *world) revoke(u account.UserID, grant string) {
 	})
 }
 
-// What an app makes ends with its access: deploy hooks also when somebody has rotated them since, and polling of a repository
-// that it began or chose. It gets no Git hook, whose secret nothing ends.
+// Resources that an app created end with its access, including deploy hooks that a user has rotated, and polling that
+// it started or of a repository that it chose. An app can't create a Git hook, because its secret could not be revoked.
 func TestNothingOutlivesAnApp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -62,11 +62,11 @@ func TestNothingOutlivesAnApp(t *testing.T) {
 	}
 
 	polls := func(id string) any { return w.must(200, "GET", "/sites/"+id+"/git", key, nil)["pollMinutes"] }
-	w.must(200, "PATCH", "/sites/"+site+"/git", token, m{"pollMinutes": 5}) // begun by the app
+	w.must(200, "PATCH", "/sites/"+site+"/git", token, m{"pollMinutes": 5}) // started by the app
 	w.must(200, "PATCH", "/sites/"+other+"/git", key, m{"pollMinutes": 5})
-	w.must(200, "PATCH", "/sites/"+other, token, m{"repository": "git.test/eve/site"}) // of a repository that it chose
+	w.must(200, "PATCH", "/sites/"+other, token, m{"repository": "git.test/eve/site"}) // of a repository that the app chose
 	w.must(200, "PATCH", "/sites/"+third+"/git", token, m{"pollMinutes": 5})
-	w.must(200, "PATCH", "/sites/"+third+"/git", key, m{"pollMinutes": 10}) // a person has decided since
+	w.must(200, "PATCH", "/sites/"+third+"/git", key, m{"pollMinutes": 10}) // a user has changed it since
 	w.revoke(u, grant)
 	if a, b, c := polls(site), polls(other), polls(third); a != 0. || b != 0. || c != 10. {
 		t.Errorf("the sites are polled every %v, %v and %v minutes, want 0, 0, 10", a, b, c)
@@ -76,9 +76,8 @@ func TestNothingOutlivesAnApp(t *testing.T) {
 	}
 }
 
-// A team's policy that excludes an app ends its access with what it created, as taking it off the list does. The answer names
-// A deploy hook that an app made is deleted when its site is transferred, also where hooks are kept: the grant that would end it is the
-// sender's. The person's own hook is kept, and polling ends.
+// A deploy hook created by an app is deleted when its site is transferred, even if hooks are kept, because the grant
+// that would end it belongs to the sender. The sender's own hook is kept, and polling ends.
 func TestTransferEndsWhatAppsMade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -114,7 +113,8 @@ func TestTransferEndsWhatAppsMade(t *testing.T) {
 	}
 }
 
-// the app. What a person and the command line created stays.
+// A team policy that excludes an app ends its access and deletes what it created, as removing it from the list does.
+// The response names the app. Resources created by users and the command line stay.
 func TestPolicyEndsApps(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"none", "approved"} {
@@ -154,8 +154,8 @@ func TestPolicyEndsApps(t *testing.T) {
 	}
 }
 
-// A caller with access to some sites, by a role on one, by a key or as an app, can't use what the account has stored to read
-// other repositories: not with the stored credential, and not with the connected account.
+// A caller restricted to some sites, by a site role, a key or an app, can't use the account's stored credentials to
+// read other repositories: neither the site's credential nor the connected account.
 func TestRestrictedCallersBringTheirCredential(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -189,7 +189,7 @@ func TestRestrictedCallersBringTheirCredential(t *testing.T) {
 				t.Errorf("%s: %v: %s", who, body, a)
 			}
 		}
-		w.must(200, "PATCH", "/sites/"+site, restricted, m{"repository": "https://github.com/acme/site", "branch": "next"}) // the same one
+		w.must(200, "PATCH", "/sites/"+site, restricted, m{"repository": "https://github.com/acme/site", "branch": "next"}) // the same
 		w.must(200, "PATCH", "/sites/"+site+"/git", restricted, m{"connectionId": connected, "report": false})
 		if got := uses(); got != connected || repository() != "github.com/acme/site" {
 			t.Errorf("%s: the site uses %v for %v", who, got, repository())
@@ -210,7 +210,7 @@ func TestRestrictedCallersBringTheirCredential(t *testing.T) {
 	w.must(200, "PATCH", "/sites/"+site+"/git", key, m{"connectionId": connected})
 }
 
-// A stream that an app's token opened ends with the role that its user had, as a key's does.
+// A stream opened with an app's token ends when its user loses the role, like a key's stream.
 func TestStreamsOfAppsEndWithTheRole(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -233,7 +233,7 @@ func TestStreamsOfAppsEndWithTheRole(t *testing.T) {
 	}
 }
 
-// An app that has changed a site's repository deploys nothing of it once its access has ended, by a GitHub App neither.
+// After an app's access ends, the repository that it set for a site isn't deployed any more, by a GitHub App either.
 func TestRepositoryOfAnAppEnds(t *testing.T) {
 	t.Parallel()
 	w, hook, connect := appWorld(t)
@@ -274,7 +274,8 @@ func TestRepositoryOfAnAppEnds(t *testing.T) {
 	}
 }
 
-// A role on a site that is lowered ends what apps made with it, also where the member accepts an invitation to the lower one.
+// Lowering a member's site role ends what apps created with it, also if the member accepts an invitation to the lower
+// role.
 func TestLoweredSiteRoleEndsWhatAppsMade(t *testing.T) {
 	t.Parallel()
 	for how, lower := range map[string]func(w *world, key, team, site, eve string, user account.UserID){
@@ -300,7 +301,7 @@ func TestLoweredSiteRoleEndsWhatAppsMade(t *testing.T) {
 	}
 }
 
-// What a person makes with the command line is theirs: signing out there ends its access, not the hooks that it created.
+// Resources created with the command line belong to the user: signing out there ends the access, but keeps the hooks.
 func TestCommandLineMakesForItsPerson(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -312,7 +313,7 @@ func TestCommandLineMakesForItsPerson(t *testing.T) {
 	}
 	w.must(201, "POST", "/sites/"+site+"/hooks", token, m{"name": "one"})
 	hook := w.must(201, "POST", "/webhooks", token, m{"url": "https://hooks.example.test/x", "events": []string{"site.updated"}})
-	// An earlier version remembered it.
+	// An earlier version recorded the hook as created by the grant.
 	if err := w.db.Admin(t.Context(), `INSERT INTO oauth_made (kind, id, owner_id, grant_id) SELECT 'webhook', '`+hook["id"].(string)+
 		`', owner_id, id FROM oauth_grants WHERE id = '`+grant+`' ON CONFLICT DO NOTHING`); err != nil {
 		t.Fatal(err)
@@ -328,7 +329,8 @@ func TestCommandLineMakesForItsPerson(t *testing.T) {
 	}
 }
 
-// A site that was transferred and comes back isn't in the sites of an app again. An app with access to that site alone has lost it.
+// A site that was transferred away and back isn't part of an app's sites again. An app restricted to that site loses
+// its access.
 func TestTransferredSiteLeavesApps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -361,7 +363,7 @@ func TestTransferredSiteLeavesApps(t *testing.T) {
 	}
 }
 
-// An invitation to a role on a site ends with the site's transfer, also when the site comes back.
+// Transferring a site ends invitations to roles on it, even if the site comes back.
 func TestTransferredSiteLeavesInvitations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

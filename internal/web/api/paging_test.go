@@ -16,8 +16,8 @@ import (
 	"slipway/internal/tenant/webhook"
 )
 
-// Every list takes page and limit in the same way: numbers from 1, at most 100 items, and
-// nothing behind the end.
+// Every list supports page and limit alike: pages start at 1, a page has at most 100 items, and pages past the end are
+// empty.
 func TestEveryListPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -68,7 +68,7 @@ func TestEveryListPages(t *testing.T) {
 		w.key(u, account.NewKey{})
 		w.grant(u, account.SitesRead)
 		w.must(201, "POST", "/sites/"+id+"/backups", key, nil)
-		if err := w.db.Admin(t.Context(), "UPDATE backups SET status = 'failed'"); err != nil { // none waits, so the next may be asked for
+		if err := w.db.Admin(t.Context(), "UPDATE backups SET status = 'failed'"); err != nil { // so that another can be requested
 			t.Fatal(err)
 		}
 		w.must(201, "POST", "/sites/"+id+"/domains", key, m{"name": fmt.Sprintf("n%d.example-4711.com", i)})
@@ -97,7 +97,7 @@ func TestEveryListPages(t *testing.T) {
 	for _, kind := range []string{"google", "gitlab"} {
 		w.must(201, "POST", "/teams/"+of["team"]+"/sso", teamKey, m{"kind": kind, "clientId": "c", "clientSecret": "s"})
 	}
-	for range 19 { // with one that is theirs already, the most there can be
+	for range 19 { // the maximum, including the existing one
 		w.identity(u, "")
 	}
 	for _, kind := range []string{"gitlab", "github"} {
@@ -106,12 +106,12 @@ func TestEveryListPages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// a site has 20 databases at most, a team 3 providers, and a site crons where it serves a program
+	// A site has at most 20 databases, a team 3 providers, and only a site with a program has crons.
 	atLeast := map[string]int{"listEvents": 0, "listDatabases": 16, "listTeams": 16, "listCrons": 0, "listTeamProviders": 3, "listIdentities": 19, "listSignInProviders": 6}
-	paged := []string{"listSites", "listDeployments", "listDeliveries", "listOperations", "listAllBackups"} // those that never come whole
+	paged := []string{"listSites", "listDeployments", "listDeliveries", "listOperations", "listAllBackups"} // always paginated
 	lists := 0
 	for _, r := range routesOf(w) {
-		if r.Method != "GET" || !strings.HasPrefix(r.ID, "list") || r.Operator { // TestOperatorsManageUsers pages theirs
+		if r.Method != "GET" || !strings.HasPrefix(r.ID, "list") || r.Operator { // TestOperatorsManageUsers covers the operators' lists
 			continue
 		}
 		lists++
@@ -133,7 +133,7 @@ func TestEveryListPages(t *testing.T) {
 			}
 		}
 		if strings.HasPrefix(r.ID, "listWordPress") {
-			continue // they ask a WordPress itself, which is for the end-to-end tests
+			continue // these ask WordPress itself; the end-to-end tests cover them
 		}
 		_, all, of := ask("")
 		if always := slices.Contains(paged, r.ID); always != (of != nil) || always && len(all) > 25 {
@@ -151,14 +151,14 @@ func TestEveryListPages(t *testing.T) {
 		if total < want {
 			t.Errorf("%s has %d items: too few to tell", r.ID, total)
 		}
-		// What a page shows is read for all its items at once.
+		// A page reads the data of all its items at once.
 		count := func(query string) int64 {
 			before := w.statements.Load()
 			ask(query)
 			return w.statements.Load() - before
 		}
 		few, many := count("?limit=2"), count("?limit=25")
-		for try := 0; many > few+5 && try < 100; try++ { // others may ask the database beside it
+		for try := 0; many > few+5 && try < 100; try++ { // other work may use the database at the same time
 			many = min(many, count("?limit=25"))
 		}
 		if total >= 16 && many > few+5 {
@@ -188,7 +188,7 @@ func TestEveryListPages(t *testing.T) {
 	}
 }
 
-// names returns what tells the items of a list apart.
+// names returns what identifies the items of a list.
 func names(items []any) (out []string) {
 	for _, v := range items {
 		out = append(out, fmt.Sprint(v.(m)["id"], v.(m)["name"], v.(m)["number"]))
@@ -198,7 +198,7 @@ func names(items []any) (out []string) {
 
 func second[T any](_ T, err error) error { return err }
 
-// A search narrows what a key may see, and never widens it.
+// A search narrows the sites that a key may see and never adds any.
 func TestSearchSites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

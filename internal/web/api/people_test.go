@@ -9,7 +9,7 @@ import (
 	"slipway/internal/tenant/audit"
 )
 
-// suspend keeps a user out, as an operator would.
+// suspend suspends a user as an operator does.
 func (w *world) suspend(u account.UserID, why string) {
 	w.t.Helper()
 	operator, err := w.c.Accounts.CreateUser(w.t.Context(), "root@example.test", "quite a long password", true)
@@ -24,8 +24,8 @@ func (w *world) suspend(u account.UserID, why string) {
 	}
 }
 
-// Nothing of a suspended user lets anybody in: the key says why, since it is theirs; the
-// deploy hook does not, since a caller need not be the owner. Afterwards both work again.
+// No credential of a suspended user works. The API key's error says why; the deploy hook's doesn't, because its caller
+// may be anyone. After the suspension both work again.
 func TestSuspendedUser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -70,8 +70,8 @@ func TestSuspendedUser(t *testing.T) {
 	}
 }
 
-// A deploy hook's deployment stands in its owner's log under the hook's name, and never
-// under its id, which is a secret. A call that is folded into another did nothing.
+// A deploy hook's deployment is in the owner's audit log with the hook's name and never its ID, which is a secret. A
+// call merged into another deployment isn't logged.
 func TestHookCallsAreInTheLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -104,7 +104,7 @@ func TestHookCallsAreInTheLog(t *testing.T) {
 	}
 }
 
-// An answer that is replayed for an Idempotency-Key did nothing, and says nothing.
+// A replayed response for an Idempotency-Key isn't logged.
 func TestReplaysAreNotInTheLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -12,7 +12,7 @@ import (
 	"slipway/internal/program/applog"
 )
 
-// print lets the site's program print lines.
+// print makes the site's program print lines.
 func (w *world) print(site string, n int, lines ...string) {
 	w.t.Helper()
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
@@ -30,7 +30,8 @@ func (w *world) print(site string, n int, lines ...string) {
 	}
 }
 
-// null resets each field of run and build, at any depth, beside others that are set or kept, and is refused where there is no default.
+// null resets each field of run and build, at any depth, next to fields that are set or kept. It is refused for fields
+// without a default.
 func TestNullResets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -92,7 +93,7 @@ func TestFollowSiteLog(t *testing.T) {
 		}
 	}
 	expect(2, "two")
-	var many []string // more than the stream began with, and than one batch
+	var many []string // more than the stream's first read and one batch
 	for i := range 700 {
 		many = append(many, fmt.Sprint("line ", i))
 	}
@@ -156,7 +157,8 @@ func TestRestartSite(t *testing.T) {
 	w.must(409, "POST", "/sites/"+x["site"]+"/restart", key, nil)
 }
 
-// Several instances are a setting, and how many run is shown to those who have it. What the live deployment can't have is refused.
+// The number of instances is a setting, and the running number is shown if it is set. Values that the live deployment
+// doesn't support are refused.
 func TestInstances(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -178,7 +180,7 @@ func TestInstances(t *testing.T) {
 	if got := fmt.Sprint(s["run"].(m)["instances"]); got != "map[max:3 min:2]" {
 		t.Errorf("the setting is %s", got)
 	}
-	if n := process()["instances"]; n != 0.0 { // it sleeps
+	if n := process()["instances"]; n != 0.0 { // the program sleeps
 		t.Errorf("%v instances", n)
 	}
 	plan := `{"runtime":"node","start":{"command":{"argv":["node","x.js"]},"storage":["data"]}}`
@@ -220,7 +222,7 @@ func TestRunCommand(t *testing.T) {
 	w.must(404, "GET", "/sites/"+x["site"]+"/processes", other, nil)
 }
 
-// Scheduled commands are listed with how they ended, and run on request.
+// Scheduled commands are listed with their last results and can be run on request.
 func TestCrons(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -271,7 +273,7 @@ func TestCrons(t *testing.T) {
 	w.must(404, "GET", path, other, nil)
 }
 
-// The settings of how a program is run are changed one by one, and held to their ranges.
+// The run settings change one by one, within their ranges.
 func TestUpdateRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

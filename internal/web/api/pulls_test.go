@@ -20,8 +20,8 @@ func head(repo, branch, sha string) m {
 	return m{"ref": branch, "sha": sha, "repo": m{"full_name": repo}}
 }
 
-// A fork's pull request is built only when a member approves its commit, and only that
-// commit; it never touches what a branch of the same name has.
+// A fork's pull request is built only after a member approves its commit, and only that commit. It never affects the
+// deployments of a branch with the same name.
 func TestForks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -132,8 +132,8 @@ func TestForks(t *testing.T) {
 	)
 }
 
-// With previews for all, a commit of a branch with a pull request is built once and has
-// both addresses, whichever event comes first.
+// With previews for all branches, a commit of a branch with a pull request is built once and gets both addresses,
+// whichever event arrives first.
 func TestPullRequestsAndBranches(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -191,8 +191,7 @@ func TestPullRequestsAndBranches(t *testing.T) {
 	}
 }
 
-// No two of a pull request, a branch that is called like one, and a deployment share an
-// address.
+// Pull requests, branches with similar names and deployments never share an address.
 func TestPullAddressesDontCollide(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -290,7 +289,7 @@ func TestGitEventsAndTags(t *testing.T) {
 	}
 }
 
-// Bitbucket Server's events, with and without addresses of the repository.
+// Bitbucket Server's events work with and without URLs of the repository.
 func TestBitbucketServer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -347,8 +346,7 @@ func TestBitbucketServer(t *testing.T) {
 	wants(t, "a fork's", send("pr:opened", pull(repo("~eve", "site"))), 200, "after a member approved")
 }
 
-// A deploy hook that was given to a forge as its webhook deploys pushes to its branch and
-// nothing else.
+// A deploy hook used as a Git provider's webhook deploys only pushes to its branch.
 func TestForgesCallDeployHooks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -409,8 +407,7 @@ func TestForgesCallDeployHooks(t *testing.T) {
 	wants(t, "no forge", call(m{"ref": "refs/heads/main"}), 200, `"deploymentId"`)
 }
 
-// Bitbucket names the commit of a pull request by its first digits: the preview is of the
-// branch, and what was built for the push already is shown.
+// Bitbucket abbreviates a pull request's commit, so the preview is of the branch, and a build of the push is reused.
 func TestBitbucketPullRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -473,8 +470,8 @@ func TestBitbucketPullRequests(t *testing.T) {
 	wants(t, "its pull request", send("pullrequest:created", pull(3, "menu", "acme/site", shaB[:12])), 200, "is of this commit")
 }
 
-// Whatever others call their sites, none has an address that a preview or a deployment of this
-// one has or may come to have, and no branch is called so that it would have another site's.
+// Other sites can't get the address of a present or future preview or deployment of this site, and a branch's address
+// can't be another site's.
 func TestPreviewAddressesAreTheSitesAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

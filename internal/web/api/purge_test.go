@@ -2,7 +2,7 @@ package api_test
 
 import "testing"
 
-// A purge of what can't be a page's path is refused, instead of succeeding without a purge.
+// Purging an invalid path is refused instead of succeeding without effect.
 func TestPurgePaths(t *testing.T) {
 	t.Parallel()
 	w, key, path := newWordPress(t)

@@ -25,7 +25,7 @@ import (
 	"slipway/internal/web/ratelimit"
 )
 
-// common checks what every answer of the interface has.
+// common checks the headers of every response.
 func common(t *testing.T, what string, a answer) {
 	t.Helper()
 	for _, h := range []string{
@@ -147,7 +147,7 @@ func TestEveryAnswerHasTheHeaders(t *testing.T) {
 	); a.status != 201 {
 		t.Errorf("JSON by another name: %s", a)
 	}
-	// The documented spelling is on the wire, for clients that compare it so.
+	// The headers on the wire have the documented spelling, for clients that compare it exactly.
 	conn, err := net.Dial("tcp", w.srv.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +199,7 @@ func TestRateLimit(t *testing.T) {
 	if a := w.api("GET", "/sites", second, nil); a.status != 200 {
 		t.Errorf("another key suffers: %s", a)
 	}
-	// Without a good key the address counts, whatever is asked; with one it does not.
+	// Requests without a valid key count per address. Requests with one don't.
 	for i := range 101 {
 		a := w.api("GET", "/sites", "slw_bad"+strconv.Itoa(i), nil)
 		if want := 401; i < 100 && a.status != want {
@@ -236,7 +236,7 @@ func TestHooksCountPerHook(t *testing.T) {
 	if a := w.send("POST", second, "", nil); a.status != 200 {
 		t.Errorf("another hook suffers: %s", a)
 	}
-	for i := range 6 { // guessing counts per address
+	for i := range 6 { // guesses count per address
 		a := w.send("POST", "/hooks/deploy/dhk_"+strings.Repeat("a", 51)+string(rune('a'+i)), "", nil)
 		if want := map[bool]int{true: 404, false: 429}[i < 5]; a.status != want {
 			t.Errorf("guess %d: %s, want %d", i, a, want)
@@ -321,14 +321,14 @@ func TestDatabaseGone(t *testing.T) {
 	for _, r := range [][2]string{{"GET", "/sites"}, {"POST", "/sites"}} {
 		a := w.api(r[0], r[1], key, nil)
 		common(t, r[0], a)
-		said := strings.ReplaceAll(a.body, a.header.Get("X-Request-Id"), "") // ids are made of such letters
+		said := strings.ReplaceAll(a.body, a.header.Get("X-Request-Id"), "") // the ID could contain these letters by chance
 		if a.status != 503 || strings.Contains(said, "sql") || strings.Contains(said, "closed") {
 			t.Errorf("%v: %s", r, a)
 		}
 	}
 }
 
-// A write that does not get its turn is answered with 503, not left to time out.
+// A write that doesn't get its turn is answered with 503 instead of timing out.
 func TestBusyWriter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -361,7 +361,7 @@ func TestLimiterOutOfDatabase(t *testing.T) {
 	}
 }
 
-// What was planted as a secret comes back from no operation and stands in no log.
+// Stored secrets are in no response and in no log.
 func TestSecretsStayInside(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -458,8 +458,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// Every page of the documentation is small, has headings in order, code that the keyboard reaches, links
-// that lead somewhere, and an example of every operation.
+// Every documentation page is small, with headings in order, code blocks that the keyboard can reach, working links,
+// and an example of every operation.
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -517,11 +517,11 @@ func TestDocumentation(t *testing.T) {
 			}
 		}
 	}
-	// Git providers call them, or something that they sent comes first; a draft is held after an outage of three days;
-	// examples open no WebSocket, and delete no user of theirs.
+	// Operations without an example: Git providers call them, or they need an earlier call by one. A draft is held only
+	// after an outage of three days. Examples open no WebSocket and delete no user.
 	without := map[string]bool{"openTerminal": true, "callGitHubApp": true, "approvePull": true, "finalizeInvoice": true, "deleteUser": true}
 	for _, id := range []string{"listUsers", "getUser", "updateUser", "createUserResetLink", "disableUserTwoFactor", "exportUser"} {
-		without[id] = true // likewise for operators
+		without[id] = true // the same applies to operators' operations
 	}
 	shown := map[string]bool{}
 	for _, s := range docs.Scenarios() {

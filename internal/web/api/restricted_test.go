@@ -10,7 +10,8 @@ import (
 	"slipway/internal/web/api"
 )
 
-// restrictedMay lists the operations without a site's thing in the path that a key restricted to some sites may use, and why.
+// restrictedMay lists the operations without a site in their path that a key restricted to some sites may call, and
+// why.
 var restrictedMay = map[string]string{
 	"listSites":      "lists the key's sites alone",
 	"listDomains":    "lists domains of the key's sites alone",
@@ -23,8 +24,8 @@ var restrictedMay = map[string]string{
 	"revokeKey":      "revokes keys that can do no more than this one",
 }
 
-// A key of an operator that is restricted to one site is refused by each operation that isn't about a site, on each
-// installation: those of operators, of persons and of OAuth apps included. The MCP server asks the same API.
+// An operator's key restricted to one site is refused by every operation that isn't about a site, with and without
+// billing, including those of operators, users and OAuth apps. The MCP server uses the same API.
 func TestRestrictedKeysReachSitesAlone(t *testing.T) {
 	t.Parallel()
 	w := newBillingWorld(t)
@@ -42,13 +43,13 @@ func TestRestrictedKeysReachSitesAlone(t *testing.T) {
 		about := slices.ContainsFunc([]string{"/sites/{", "/deployments/{", "/hooks/{", "/domains/{", "/databases/{", "/backups/{", "/operations/{", "/uploads/{"},
 			func(of string) bool { return strings.HasPrefix(r.Path, of) })
 		switch {
-		case r.Open || r.Hook || about: // the matrix asks the latter with a key for another site
+		case r.Open || r.Hook || about: // the matrix calls these with a key for another site
 			continue
 		case restrictedMay[r.ID] != "":
 			allowed[r.ID] = true
 			continue
 		}
-		if r.ID == "listGrants" { // which apps may ask for their own: its handler refuses
+		if r.ID == "listGrants" { // apps may list their own grants: the handler refuses
 			if a := w.api("GET", r.Path, key, nil); a.status != 403 || !strings.Contains(a.body, "site_not_allowed") {
 				t.Errorf("%s: %s", r.ID, a)
 			}

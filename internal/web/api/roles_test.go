@@ -16,7 +16,8 @@ import (
 	"slipway/internal/web/api"
 )
 
-// What each role may do, in the words of docs/teams.md. A guest here has the role developer on one site.
+// mayByRole lists the permissions of each role as docs/teams.md describes them. The guest here is a developer on one
+// site.
 var mayByRole = func() map[string]string {
 	read := "sites:read deployments:read domains:read backups:read "
 	write := "previews:write deployments:write env:read sites:write env:write domains:write backups:write "
@@ -31,7 +32,7 @@ var mayByRole = func() map[string]string {
 	}
 }()
 
-// admitted reports whether a route is for a role, by key or by an app's token.
+// admitted reports whether a role may call a route, with a key or an app's token.
 func admitted(r api.Route, role string, app bool) bool {
 	least := map[account.Role]string{account.RoleManager: "owner admin ", account.RoleAdmin: "owner admin ", account.RoleOwner: "owner ", account.RoleDeveloper: "owner admin developer guest "}
 	switch {
@@ -43,13 +44,13 @@ func admitted(r api.Route, role string, app bool) bool {
 	return strings.Contains(mayByRole[role], string(r.Scope)+" ")
 }
 
-// ofSites are the first parts of paths that name something of one site, with what their {id} is.
+// ofSites maps the first parts of paths that name a resource of a site to the placeholder for {id}.
 var ofSites = map[string]string{
 	"sites": "site", "deployments": "deployment", "domains": "domain", "hooks": "hook", "databases": "database", "backups": "backup",
 	"operations": "operation", "uploads": "upload",
 }
 
-// parts gives a site what routes can name of one.
+// parts creates the resources of a site that routes can name.
 func (w *world) parts(key, site, name string) things {
 	w.t.Helper()
 	x := things{"site": site}
@@ -75,9 +76,9 @@ func (w *world) parts(key, site, name string) things {
 	return x
 }
 
-// Every operation of the interface, for every role, with a key and with an app's token, on the team's site where a guest has
-// a role, on the team's other site, and on a stranger's: a new operation is held to the table by its scope and role alone.
-// The dashboard's TestRolesBySession is the same for sessions.
+// Every operation is called with every role's key and app token: on the team's site where the guest has a role, on the
+// team's other site, and on another team's site. The expected result depends only on the operation's scope and role, so
+// new operations are covered. TestRolesBySession in the dashboard does the same for sessions.
 func TestRoleMatrix(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -105,7 +106,7 @@ func TestRoleMatrix(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// With all scopes that a key or an app can have: nothing but the role narrows them.
+		// Credentials have all scopes, so that only the role limits them.
 		set("owner")
 		credentials["key"][role] = w.teamKey(personal, id)
 		_, credentials["token"][role] = w.grantAs(w.acting(u, id), apps...)
@@ -116,7 +117,7 @@ func TestRoleMatrix(t *testing.T) {
 	sites["other"] = w.parts(key, other, "other")
 	sites["stranger's"] = w.parts(eve, w.site(eve, "Theirs"), "theirs")
 
-	// Ids that nothing has: what is let in is not found, or its body is wrong, and nothing changes.
+	// With unknown IDs, an authorized request gets a 404 or 400 and changes nothing.
 	none := strings.NewReplacer("{id}", "none_x", "{key}", "NONE", "{userId}", "usr_x", "{invitation}", "inv_x", "{number}", "1",
 		"{name}", "none", "{delivery}", "dlv_x", "{deliveryId}", "dlv_x", "{identity}", "idn_x")
 	tried := map[string]int{}
@@ -131,7 +132,7 @@ func TestRoleMatrix(t *testing.T) {
 				want := admitted(r, role, credential == "token")
 				path := none.Replace(r.Path)
 				if r.Method != "GET" && !strings.Contains(r.Path, "{") {
-					path += "?page=%FF" // is refused once the caller was let in
+					path += "?page=%FF" // invalid, which is detected after the authorization
 				}
 				a := w.api(r.Method, path, secret, nil)
 				if got := a.status != 403; got != want || a.status == 401 {
@@ -158,9 +159,9 @@ func TestRoleMatrix(t *testing.T) {
 					ask := func() answer { return w.api(r.Method, none.Replace(on), secret, body) }
 					tried[whose]++
 					switch {
-					case whose != "stranger's" && (whose == "own" || role != "guest") && want: // let in
+					case whose != "stranger's" && (whose == "own" || role != "guest") && want: // authorized
 						if r.Method != "GET" || strings.Count(r.Path, "{") > 1 {
-							continue // it would change something: the owner's turn is in TestAuthorizationMatrix
+							continue // would change something: TestAuthorizationMatrix covers the owner
 						}
 						if a := ask(); a.status == 401 || a.status == 403 || a.status == 404 {
 							t.Errorf("%s with a %s, %s %s on %s site: %s", role, credential, r.Method, r.Path, whose, a)
@@ -169,7 +170,7 @@ func TestRoleMatrix(t *testing.T) {
 						if a := ask(); a.status != 403 {
 							t.Errorf("%s with a %s, %s %s on %s site: %s, want 403", role, credential, r.Method, r.Path, whose, a)
 						}
-					default: // a guest on the other site, and everybody on a stranger's
+					default: // a guest on the other site, and every role on another team's site
 						a := ask()
 						if want := map[string]int{"other": 403, "stranger's": 404}[whose]; a.status != want {
 							t.Errorf("%s with a %s, %s %s on %s site: %s, want %d", role, credential, r.Method, r.Path, whose, a, want)

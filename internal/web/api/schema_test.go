@@ -11,7 +11,7 @@ import (
 	"slipway/internal/web/api"
 )
 
-// described is the document of the interface, with its schemas compiled.
+// described is the OpenAPI document with its compiled schemas.
 type described struct {
 	mu       sync.Mutex // guards what follows: the compiler is not safe for concurrent use
 	compiler *jsonschema.Compiler
@@ -21,12 +21,12 @@ type described struct {
 
 var description = sync.OnceValue(func() *described { return &described{} })
 
-// valid checks an answer of an operation against the document: its status is described,
-// its headers are there, and its body has the schema.
+// valid checks a response against the document: its status is listed, its headers are present, and its body matches the
+// schema.
 func valid(t *testing.T, w *world, r api.Route, a answer) {
 	t.Helper()
 	if a.header.Get("Content-Type") == "application/jsonl" {
-		return // a file, of which TestTopAndAccessLog reads the lines
+		return // a file, whose lines TestTopAndAccessLog checks
 	}
 	d := description()
 	d.mu.Lock()
@@ -90,7 +90,7 @@ func pointer(name string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(name)
 }
 
-// The document says nothing that OpenAPI does not know, and what clients are generated from.
+// The document contains only valid OpenAPI and everything that client generators need.
 func TestDocumentIsComplete(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// Null means nothing here, and what the answer shows can't be set: both are refused, and
-// change nothing.
+// null values and read-only fields are refused and change nothing.
 func TestServingRefusesWhatItIgnores(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -41,8 +40,7 @@ func TestServingRefusesWhatItIgnores(t *testing.T) {
 	w.must(200, "PATCH", path, key, m{"hasPassword": true, "unknown": 1, "protection": "previews"})
 }
 
-// Previews can be protected with the Git settings too, by the site's password or a member's
-// sign-in.
+// Previews can also be protected through the Git settings, with the site's password or a member's sign-in.
 func TestPreviewProtection(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -6,7 +6,7 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// A site is created with its variables or not at all, and only by who may set variables.
+// A site is created with its variables or not at all, and only by callers that may set variables.
 func TestSiteIsCreatedWithVariables(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -9,7 +9,7 @@ import (
 	"slipway/internal/web/api"
 )
 
-// meanwhile is a body that comes after something has happened.
+// meanwhile is a body that calls happens before its first byte.
 type meanwhile struct {
 	happens func()
 	io.Reader
@@ -23,7 +23,7 @@ func (m *meanwhile) Read(b []byte) (int, error) {
 	return m.Reader.Read(b)
 }
 
-// A request whose key is revoked while its body comes is refused: it could make another key.
+// If a request's key is revoked while its body arrives, the request is refused. Otherwise it could create another key.
 func TestBodyThatOutlivesItsKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -49,7 +49,7 @@ func TestBodyThatOutlivesItsKey(t *testing.T) {
 	}
 }
 
-// The same holds for the archive of an import, or where one is.
+// The same applies to an import, with the archive in the body or at a URL.
 func TestImportThatOutlivesItsKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

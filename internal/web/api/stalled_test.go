@@ -16,8 +16,8 @@ import (
 	"slipway/internal/web/control"
 )
 
-// While PostgreSQL doesn't answer, each request gets 503 with Retry-After soon, also those that wait for one of its connections, and all
-// is well again with the database.
+// While PostgreSQL doesn't respond, each request soon gets a 503 with Retry-After, including those waiting for a
+// connection. Once it responds, requests succeed.
 func TestStalledDatabase(t *testing.T) {
 	t.Parallel()
 	url, gate := dbtest.Through(t, dbtest.URL(t))
@@ -59,7 +59,7 @@ func TestStalledDatabase(t *testing.T) {
 				t.Error(err)
 			case res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "":
 				t.Errorf("%s is %s with Retry-After %q", method, res.Status, res.Header.Get("Retry-After"))
-			case took > 18*time.Second: // 8 s; a busy machine is slow
+			case took > 18*time.Second: // 8 s, with a margin for a busy machine
 				t.Errorf("%s is answered after %s", method, took)
 			}
 		})

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Tags are given when a site is created, replaced by a patch and kept by one without them, and narrow the list.
+// Tags are set when a site is created, replaced by a patch that has them and kept by one that hasn't, and filter the
+// list.
 func TestSiteTags(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -14,7 +14,7 @@ import (
 	"slipway/internal/web/api"
 )
 
-// acmeDNS has one TXT record, at the place where acme.test's belongs.
+// acmeDNS serves a TXT record for acme.test's verification.
 type acmeDNS struct {
 	mu    sync.Mutex // guards value
 	value string
@@ -35,8 +35,8 @@ func (a *acmeDNS) TXT(_ context.Context, name string) ([]string, error) {
 	return []string{a.value}, nil
 }
 
-// An owner adds a provider and a domain, which is verified once its record is there. The client secret is never shown, and
-// admins see what owners alone change.
+// An owner adds a provider and a domain, which is verified once its record exists. The client secret is never shown.
+// Admins can read what only owners can change.
 func TestTeamProviders(t *testing.T) {
 	t.Parallel()
 	key, err := seal.Load(filepath.Join(t.TempDir(), "key"))
@@ -105,7 +105,8 @@ func TestTeamProviders(t *testing.T) {
 	}
 }
 
-// A user sees what is linked to them and what can be linked, where to begin that, and unlinks all but the last way to sign in.
+// A user sees the linked accounts and the providers to link, with the URL to start, and can unlink all but the last
+// sign-in method.
 func TestIdentities(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -130,7 +131,7 @@ func TestIdentities(t *testing.T) {
 	if got := one(); got["id"] != id || got["provider"] != "Google" || got["email"] != "elsewhere@example.test" || got["lastUsedAt"] != nil {
 		t.Errorf("linked: %v", got)
 	}
-	// No team's key, no app and no narrower key reads or changes how somebody signs in.
+	// Team keys, apps and narrower keys can't read or change a user's sign-in methods.
 	_, app := w.grant(u, account.AccountRead)
 	for _, k := range []string{teamKey, app, w.key(u, account.NewKey{Scopes: account.Scopes{account.AccountRead, account.KeysWrite}})} {
 		for _, x := range [][2]string{{"GET", "/account/identities"}, {"GET", "/account/providers"}, {"DELETE", "/account/identities/" + id}} {
@@ -148,7 +149,7 @@ func TestIdentities(t *testing.T) {
 	if a := w.api("DELETE", "/account/identities/"+id, key, nil); a.status != 409 || !strings.Contains(a.body, "last_way_in") {
 		t.Errorf("the last way to sign in: %s", a)
 	}
-	other := w.identity(u, "") // brings a password again
+	other := w.identity(u, "") // also gives the user a password again
 	w.must(200, "DELETE", "/account/identities/"+id, key, nil)
 	if got := one(); got["id"] != other {
 		t.Errorf("left: %v", got)

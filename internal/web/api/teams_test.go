@@ -14,14 +14,14 @@ import (
 	"slipway/internal/tenant/audit"
 )
 
-// teamOf makes a team, whose owner the holder of a personal key is, and returns its id and a key of it with all scopes.
+// teamOf creates a team owned by the holder of a personal key, and returns its ID and a team key with all scopes.
 func (w *world) teamOf(key, name string) (id, teamKey string) {
 	w.t.Helper()
 	id = w.must(201, "POST", "/teams", key, m{"name": name})["id"].(string)
 	return id, w.teamKey(key, id)
 }
 
-// teamKey makes a key that acts for a team, with the scopes named; all where none is.
+// teamKey creates a key for a team with these scopes, or with all if none are given.
 func (w *world) teamKey(key, id string, scopes ...string) string {
 	w.t.Helper()
 	if len(scopes) == 0 {
@@ -30,7 +30,7 @@ func (w *world) teamKey(key, id string, scopes ...string) string {
 	return w.must(201, "POST", "/keys", key, m{"name": "test", "scopes": scopes, "teamId": id})["key"].(string)
 }
 
-// join invites somebody and accepts for them.
+// join invites a user and accepts the invitation.
 func (w *world) join(teamKey, id, email, key string, invitation m) {
 	w.t.Helper()
 	body := m{"email": email}
@@ -46,7 +46,7 @@ func token(invitation m) string {
 	return address[strings.LastIndexByte(address, '/')+1:]
 }
 
-// widest are the scopes that each role can give a key.
+// widest returns the scopes that each role can give a key.
 func (w *world) widest(role string) []string {
 	switch role {
 	case "owner":
@@ -63,7 +63,7 @@ func (w *world) widest(role string) []string {
 	}
 }
 
-// A team owns sites, its members act with their role, and a removed one is out at once.
+// A team owns sites, its members act with their roles, and a removed member loses access at once.
 func TestTeamEndToEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -85,7 +85,7 @@ func TestTeamEndToEnd(t *testing.T) {
 			t.Errorf("a developer, %s %s: %s", no[0], no[1], a)
 		}
 	}
-	// The role counts at each request.
+	// The current role applies to each request.
 	w.must(200, "PATCH", "/teams/"+id+"/members/"+string(ben), key, m{"role": "viewer"})
 	if a := w.api("PATCH", "/sites/"+s, dev, m{"name": "Mine"}); a.status != 403 || !strings.Contains(a.body, "role_required") {
 		t.Errorf("a viewer: %s", a)
@@ -118,7 +118,7 @@ func TestTeamEndToEnd(t *testing.T) {
 	}
 }
 
-// A guest sees their sites alone, and nothing of the team.
+// A guest sees only their sites and nothing else of the team.
 func TestGuest(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -168,7 +168,7 @@ func TestGuest(t *testing.T) {
 	if len(list) != 1 || list[0].(m)["role"] != nil {
 		t.Errorf("the guest's teams are %v", list)
 	}
-	// With the last role on a site a guest leaves.
+	// A guest whose last site role is removed leaves the team.
 	guestID := ""
 	for _, one := range w.must(200, "GET", "/teams/"+id+"/members", key, nil)["data"].([]any) {
 		if one.(m)["email"] == "gina@example.test" {
@@ -181,7 +181,7 @@ func TestGuest(t *testing.T) {
 	}
 }
 
-// A contributor deploys previews, and nothing to production.
+// A contributor can deploy previews but not production.
 func TestContributor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -202,7 +202,7 @@ func TestContributor(t *testing.T) {
 	w.must(200, "POST", "/deployments/"+preview+"/cancel", dev, nil)
 }
 
-// Invitations are for one address, once, and never above the inviter's role.
+// An invitation is for one address, works once, and never gives a higher role than the inviter's.
 func TestInvitations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -239,13 +239,13 @@ func TestInvitations(t *testing.T) {
 			t.Errorf("an admin makes themselves %s: %s", role, a)
 		}
 	}
-	// Who was demoted since may not give that role any more.
+	// An inviter who was demoted can no longer give that role.
 	third := invite(admin, "eve@example.test", "admin")
 	w.must(200, "PATCH", "/teams/"+id+"/members/"+string(ben), key, m{"role": "developer"})
 	if a := w.api("POST", "/invitations/accept", eve, m{"token": token(third)}); a.status != 403 {
 		t.Errorf("of an inviter who was demoted: %s", a)
 	}
-	// Addresses are compared in one form, and what looks like another is refused.
+	// Addresses are compared in a normalized form, and look-alike addresses are refused.
 	for _, email := range []string{"\u212Aim@example.test", "d\u0131no@example.test", "ada@example.test.", "ada@exa mple.test"} {
 		if a := w.api("POST", "/teams/"+id+"/invitations", key, m{"email": email, "role": "viewer"}); a.status != 400 {
 			t.Errorf("%q: %s", email, a)
@@ -254,7 +254,7 @@ func TestInvitations(t *testing.T) {
 	if got := invite(key, "Uma@B\u00fccher.example", "viewer"); got["email"] != "uma@xn--bcher-kva.example" {
 		t.Errorf("an international domain is stored as %v", got["email"])
 	}
-	// Who has an account and who hasn't gets the same answer, after the same work.
+	// The response, and the database work, are the same for addresses with and without an account.
 	shape := func(in m) (names string) {
 		for _, k := range []string{"id", "email", "role", "sites", "createdAt", "expiresAt", "url"} {
 			if _, ok := in[k]; ok {
@@ -263,7 +263,7 @@ func TestInvitations(t *testing.T) {
 		}
 		return names
 	}
-	invite(key, "warm@example.test", "viewer") // statements that are only asked once
+	invite(key, "warm@example.test", "viewer") // runs the statements that are only needed once
 	work := func(email string) (string, int64) {
 		before := w.statements.Load()
 		got := shape(invite(key, email, "viewer"))
@@ -276,7 +276,7 @@ func TestInvitations(t *testing.T) {
 	}
 }
 
-// A key acts for one owner: naming another changes nothing, and replays of one are not replays of another.
+// A key acts for one owner: a different teamId changes nothing, and one owner's replays aren't another's.
 func TestOneCredentialOneOwner(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -311,7 +311,7 @@ func TestOneCredentialOneOwner(t *testing.T) {
 	}
 }
 
-// A team that requires two-factor authentication blocks members without it, and their keys, and removes nobody.
+// A team that requires two-factor authentication blocks members without it and their keys, but removes nobody.
 func TestTwoFactorRequired(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -340,7 +340,7 @@ func TestTwoFactorRequired(t *testing.T) {
 	w.must(200, "GET", "/sites", dev, nil)
 }
 
-// A service key outlives who made it; the other keys of a removed member don't.
+// A service key outlives its creator's membership. A removed member's other keys don't.
 func TestServiceKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -373,7 +373,8 @@ func TestServiceKeys(t *testing.T) {
 	w.must(200, "GET", "/sites", service, nil)
 }
 
-// The response to a removal lists what the member could read that goes on working, by their role: of a guest the hooks of their sites.
+// The response to a removal lists the secrets that the member could read and that still work. For a guest these are the
+// hooks of the guest's sites.
 func TestRemovedMembersKnow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -411,7 +412,7 @@ func TestRemovedMembersKnow(t *testing.T) {
 	}
 }
 
-// A member's streams end soon after they are removed, demoted or blocked; those of others go on.
+// A member's streams end soon after a removal, demotion or block. Other members' streams continue.
 func TestStreamsEndWithTheMembership(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -457,7 +458,7 @@ func TestStreamsEndWithTheMembership(t *testing.T) {
 	}
 }
 
-// A manager of one site may do there what admins may, and nothing elsewhere.
+// A manager of one site can do there what admins can, and nothing elsewhere.
 func TestSiteManager(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -484,7 +485,7 @@ func TestSiteManager(t *testing.T) {
 	w.must(200, "DELETE", "/sites/"+s, manager, nil)
 }
 
-// A person alone sees no team anywhere: not among their limits, their keys or their scopes' answers.
+// A user without teams sees no mention of teams in limits, keys and errors.
 func TestOneAloneSeesNoTeam(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -500,7 +501,7 @@ func TestOneAloneSeesNoTeam(t *testing.T) {
 	}
 }
 
-// Nothing is transferred into a team that is being deleted: it would be deleted too.
+// A site can't be transferred into a team that is being deleted, because it would be deleted too.
 func TestNoTransferIntoTheEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -514,7 +515,7 @@ func TestNoTransferIntoTheEnd(t *testing.T) {
 	if a := w.api("POST", "/sites/"+s+"/transfer", ada, m{"to": "acme"}); a.status != 409 || !strings.Contains(a.body, "team_deleting") {
 		t.Errorf("into a team that is being deleted: %s", a)
 	}
-	// Or a member who goes on creating sites would keep it from ending.
+	// New sites are refused too, because they would keep the deletion from finishing.
 	body := m{"name": "More", "type": "static", "repository": "git.test/acme/site"}
 	if a := w.api("POST", "/sites", key, body); a.status != 409 || !strings.Contains(a.body, "team_deleting") {
 		t.Errorf("a site for a team that is being deleted: %s", a)
@@ -522,7 +523,7 @@ func TestNoTransferIntoTheEnd(t *testing.T) {
 	w.must(201, "POST", "/sites", ada, body)
 }
 
-// Webhooks of a team hear of its members, and both owners of a site that moved.
+// A team's webhooks get events about its members, and both owners' webhooks get the transfer of a site.
 func TestTeamEvents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -555,8 +556,8 @@ func TestTeamEvents(t *testing.T) {
 	}
 }
 
-// The team's log is read in pages and exported whole, by action, user, app and time, with the app that acted for a user even
-// after its grant is gone.
+// A team's audit log can be paged and exported, filtered by action, user, app and time. Entries name the app that acted
+// for a user, even after its grant has ended.
 func TestTeamAudit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -632,7 +633,7 @@ func TestTeamAudit(t *testing.T) {
 	}
 }
 
-// What a member has begun counts for nothing while they are suspended or blocked: invitations, and transfers that they offered.
+// While a member is suspended or blocked, the invitations and transfer offers that the member made aren't valid.
 func TestSuspendedMembersLeaveNoDoorOpen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -37,14 +37,13 @@ func TestTraffic(t *testing.T) {
 			statuses["2xx"] != 4.0 || statuses["3xx"] != 2.0 || statuses["4xx"] != 1.0 || statuses["5xx"] != 4.0 {
 			t.Errorf("%q: %v", query, total)
 		}
-		if n := len(got["data"].([]any)); n != points && n != points+1 { // the clock may have gone on
+		if n := len(got["data"].([]any)); n != points && n != points+1 { // an interval may have passed meanwhile
 			t.Errorf("%q: %d points, want %d", query, n, points)
 		}
 	}
 }
 
-// Names and the access log are told to who may read the site, in the shapes that the
-// reference promises.
+// Only callers that can read the site get top lists and the access log, in the documented formats.
 func TestTopAndAccessLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -20,7 +20,7 @@ func (w *world) offer(key, id, to string) string {
 	return w.must(201, "POST", "/sites/"+id+"/transfer", key, m{"to": to})["code"].(string)
 }
 
-// settle ends what is under way on a site: backups and deployments of a world without workers wait forever.
+// settle ends a site's backups, deployments and operations, which would wait forever without workers.
 func (w *world) settle() {
 	w.t.Helper()
 	for _, q := range []string{
@@ -32,14 +32,15 @@ func (w *world) settle() {
 	}
 }
 
-// moved are the tables whose rows move with a site, and left those whose rows stay with the sender. A table with a site and
-// an owner that is in neither fails the test: it was forgotten.
+// movedTables lists the tables whose rows move with a site, and leftTables those whose rows stay with the sender. A
+// table with a site and an owner must be in one of them.
 var (
 	movedTables = strings.Fields(`app_tasks backup_schedules backups build_caches databases deploy_hooks deployments domains slugs uploads wordpress_sites`)
 	leftTables  = strings.Fields(`build_time operations usage_sites usage_sources webhook_events notify_channels site_members`)
 )
 
-// Every table with a site and an owner is known to the transfer, and no row of a transferred site stays behind in one that moves.
+// A transfer handles every table with a site and an owner, and leaves no row of the site with the sender in a table
+// that moves.
 func TestTransferForgetsNoTable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -100,13 +101,13 @@ func TestTransferForgetsNoTable(t *testing.T) {
 	if n := len(w.must(200, "GET", "/sites", ben, nil)["data"].([]any)); n != 1 {
 		t.Errorf("the receiver lists %d sites", n)
 	}
-	// The old address of the deploy hook is nobody's.
+	// The deploy hook's old URL no longer works.
 	if a := w.send("POST", "/hooks/deploy/"+x["hook"], "", nil); a.status != 404 {
 		t.Errorf("the sender's deploy hook: %s", a)
 	}
 }
 
-// siteTables are the tables with a site and an owner, of the database itself.
+// siteTables returns the tables with a site and an owner, from the database's schema.
 func siteTables(t *testing.T, d *db.DB) (list []string) {
 	t.Helper()
 	query := `SELECT c.table_name FROM information_schema.columns c JOIN information_schema.tables t ON t.table_name = c.table_name AND t.table_schema = c.table_schema
@@ -122,7 +123,8 @@ func siteTables(t *testing.T, d *db.DB) (list []string) {
 	return list
 }
 
-// A dry run says what a transfer would do, and does nothing; between accounts of one person the site moves at once.
+// A dry run returns what a transfer would do and changes nothing. Between accounts of the same user a site moves at
+// once.
 func TestTransferAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -147,7 +149,7 @@ func TestTransferAtOnce(t *testing.T) {
 	if a := w.api("POST", "/sites/"+s+"/transfer", eve, m{"to": "acme"}); a.status != 404 {
 		t.Errorf("a stranger: %s", a)
 	}
-	// A key with fewer scopes than its user only plans.
+	// A key with fewer scopes than its user can only plan a transfer.
 	narrow := w.key(u, account.NewKey{Scopes: account.Scopes{account.SitesWrite}})
 	if got := w.must(201, "POST", "/sites/"+s+"/transfer", narrow, m{"to": "acme", "dryRun": true}); got["completed"] != false || got["code"] != nil {
 		t.Errorf("a narrow key: %v", got)
@@ -185,7 +187,7 @@ func TestTransferAtOnce(t *testing.T) {
 	}
 }
 
-// A code moves a site once, for the one it is for, as it was offered, within the receiver's limits.
+// A code moves a site once, to the intended receiver, as it was offered, within the receiver's limits.
 func TestTransferByCode(t *testing.T) {
 	t.Parallel()
 	settings, err := limits.Parse("[users.\"full@example.test\"]\nsites = 0\ndomains = 0\n")
@@ -211,7 +213,7 @@ func TestTransferByCode(t *testing.T) {
 	replaced := code
 	code = w.offer(ada, s, "acme")
 	accept(ben, replaced, 404, "transfer_not_found")
-	accept(ben, code, 403, "other_receiver") // it is for the team
+	accept(ben, code, 403, "other_receiver") // the code is for the team
 	w.must(201, "POST", "/sites/"+s+"/domains", ada, m{"name": "shop.example-4711.com"})
 	accept(team, code, 409, "transfer_changed")
 	code = w.offer(ada, s, "full@example.test")
@@ -220,7 +222,7 @@ func TestTransferByCode(t *testing.T) {
 		t.Errorf("a receiver without room: %s", a)
 	}
 	w.must(200, "GET", "/sites/"+s, ada, nil)
-	// One of a cancel and many accepts at the same moment wins.
+	// When a transfer is canceled and accepted by many at the same time, one request wins.
 	for range 3 {
 		got := w.must(201, "POST", "/sites/"+s+"/transfer", ada, m{"to": "acme"})
 		var mu sync.Mutex
@@ -250,7 +252,7 @@ func TestTransferByCode(t *testing.T) {
 			w.must(200, "POST", "/transfers/accept", ada, m{"code": w.offer(team, s, "ada@example.test")})
 		}
 	}
-	// While a deployment waits the site stays.
+	// A site can't be transferred while a deployment waits.
 	code = w.offer(ada, s, "acme")
 	w.must(200, "POST", "/sites/"+s+"/deploy", ada, nil)
 	accept(team, code, 409, "site_busy")
@@ -258,8 +260,8 @@ func TestTransferByCode(t *testing.T) {
 	accept(team, code, 200, s)
 }
 
-// What can use a site can't give it away: apps, service keys and restricted keys plan transfers, and neither offer nor make them, also
-// not to an account of the same person. A key with all that its user may offers; the site's people get an email.
+// Apps, service keys and restricted keys can plan transfers but not offer or make them, not even to an account of the
+// same user. A key with all of its user's permissions can make an offer, and the site's members get an email.
 func TestWhoTransfers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -279,7 +281,7 @@ func TestWhoTransfers(t *testing.T) {
 	} {
 		for _, to := range []string{"eve@example.test", "ada@example.test", "acme"} {
 			if x.site == ofTeam && to == "acme" || x.site == s && to == "ada@example.test" {
-				continue // where it is
+				continue // the site's current owner
 			}
 			if a := w.api("POST", "/sites/"+x.site+"/transfer", x.key, m{"to": to}); a.status != 403 || !strings.Contains(a.body, "wider_key") {
 				t.Errorf("%s, to %s: %s", name, to, a)
@@ -292,7 +294,7 @@ func TestWhoTransfers(t *testing.T) {
 	w.must(200, "POST", "/transfers/accept", eve, m{"code": w.offer(team, ofTeam, "eve@example.test")})
 }
 
-// An offer names what moves: a domain that takes another's place before it is accepted isn't what the receiver agreed to.
+// An offer names what moves. If the site's domains change before the acceptance, the acceptance is refused.
 func TestTransferNamesDomains(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -312,7 +314,7 @@ func TestTransferNamesDomains(t *testing.T) {
 	w.must(200, "POST", "/transfers/accept", ben, m{"code": w.offer(ada, s, "ben@example.test")})
 }
 
-// A site isn't served again by giving it away: not while its account owes an overdue invoice or the site is paused, by offer, by
+// A site can't be transferred while its account has an overdue invoice or the site is paused: not by an offer, an
 // acceptance or at once.
 func TestUnpaidSitesStay(t *testing.T) {
 	t.Parallel()
@@ -350,7 +352,8 @@ func TestUnpaidSitesStay(t *testing.T) {
 	w.must(200, "POST", "/transfers/accept", ben, m{"code": code})
 }
 
-// With a site, what deploys it for the sender ends: polling is off, the Git credential is gone, and the plan says so before.
+// A transfer ends what deploys the site for the sender: polling stops and the Git credential is deleted. The plan says
+// so before.
 func TestTransferEndsDeploying(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -379,7 +382,7 @@ func TestTransferEndsDeploying(t *testing.T) {
 	}
 }
 
-// The sender's open streams end with the transfer, within 5 seconds, and what is written afterwards isn't in them.
+// The sender's open streams end within 5 seconds of the transfer and show nothing written after it.
 func TestTransferEndsStreams(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -405,7 +408,7 @@ func TestTransferEndsStreams(t *testing.T) {
 			}
 		})
 	}
-	// No deployment runs while a site is transferred; one that runs keeps this stream open.
+	// A transferred site has no running deployment, so add one that would keep this stream open.
 	if err := w.db.Admin(t.Context(), `UPDATE deployments SET owner_id = (SELECT owner_id FROM users WHERE email = 'ben@example.test')`); err != nil {
 		t.Fatal(err)
 	}
@@ -419,8 +422,8 @@ func TestTransferEndsStreams(t *testing.T) {
 	}
 }
 
-// With a WordPress, the sender's sessions, login links and application passwords end: it gets a new key and starts anew with the moment
-// of the transfer. The plan names the administrators, whose passwords still work.
+// Transferring a WordPress ends the sender's sessions, login links and application passwords, because the site restarts
+// with a new key. The plan names the administrators, whose passwords still work.
 func TestTransferOfWordPress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

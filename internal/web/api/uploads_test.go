@@ -23,7 +23,7 @@ func digestOf(content string) string {
 	return hex.EncodeToString(d[:])
 }
 
-// manifestOf lists files, given as path, content, path, content…
+// manifestOf returns the manifest of files given as path, content, path, content…
 func manifestOf(files ...string) string {
 	var b strings.Builder
 	for i := 0; i < len(files); i += 2 {
@@ -32,7 +32,7 @@ func manifestOf(files ...string) string {
 	return b.String()
 }
 
-// batchOf is a batch of blobs as the interface takes it.
+// batchOf encodes a batch of blobs.
 func batchOf(contents ...string) string {
 	var b []byte
 	for _, c := range contents {
@@ -44,7 +44,7 @@ func batchOf(contents ...string) string {
 	return string(b)
 }
 
-// folderSite makes a site without a repository.
+// folderSite creates a site without a repository.
 func (w *world) folderSite(key, name string) string {
 	w.t.Helper()
 	a := w.must(201, "POST", "/sites", key, m{"name": name, "type": "static", "source": "upload"})
@@ -59,14 +59,14 @@ func (w *world) upload(key, site string, files ...string) string {
 	return id
 }
 
-// missing is how many blobs of an upload are missing.
+// missing returns the number of missing blobs of an upload.
 func (w *world) missing(key, id string) (n int) {
 	w.t.Helper()
 	return int(w.must(200, "GET", "/uploads/"+id, key, nil)["missing"].(m)["files"].(float64))
 }
 
-// A folder becomes a deployment: the manifest says what is missing, blobs are durable one by one, and what was sent before isn't
-// asked for again.
+// A folder becomes a deployment: the manifest's response lists the missing files, each blob is stored on arrival, and
+// stored blobs aren't requested again.
 func TestUpload(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -86,7 +86,7 @@ func TestUpload(t *testing.T) {
 	if a := deploy(); a.status != 409 || !strings.Contains(a.body, "upload_incomplete") {
 		t.Errorf("with blobs missing: %s", a)
 	}
-	wrong := batchOf("two", "three") // of which one is not in the manifest
+	wrong := batchOf("two", "three") // one isn't in the manifest
 	flipped := []byte(batchOf("one"))
 	flipped[len(flipped)-1] ^= 1
 	got := w.must(200, "POST", "/uploads/"+id+"/blobs", key, wrong+string(flipped))
@@ -120,7 +120,7 @@ func TestUpload(t *testing.T) {
 	if a := w.api("PUT", "/uploads/"+id+"/manifest", key, manifestOf("x", "y")); a.status != 409 || !strings.Contains(a.body, "upload_deployed") {
 		t.Errorf("a manifest after the deployment: %s", a)
 	}
-	// What was sent within the day is known for every site of the owner.
+	// Blobs sent within the last day count for all sites of the owner.
 	other := w.folderSite(key, "Pier")
 	if n := w.missing(key, w.upload(key, other, "index.html", "one", "new.html", "four")); n != 1 {
 		t.Errorf("%d are missing, want the new one alone", n)
@@ -131,7 +131,7 @@ func TestUpload(t *testing.T) {
 	}
 }
 
-// However many deploy an upload at once, it is one deployment.
+// Concurrent requests that deploy an upload cause one deployment.
 func TestUploadIsDeployedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -155,7 +155,7 @@ func TestUploadIsDeployedOnce(t *testing.T) {
 	}
 }
 
-// What others store is asked for all the same, and looks like what nobody stores.
+// Blobs that only other accounts store are requested anyway, like blobs that nobody stores.
 func TestUploadTellsNothingOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -176,8 +176,8 @@ func TestUploadTellsNothingOfOthers(t *testing.T) {
 	}
 }
 
-// What other sites of the account store is asked for from a key that is restricted to one site: who names a content that is known
-// publishes it. This holds for what was deployed, for what is being sent, and for files that have come in part.
+// For a key restricted to one site, blobs of the account's other sites are requested again, because naming a known
+// digest would publish its content. This includes deployed files, open uploads and partial files.
 func TestUploadTellsNothingOfOtherSites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -214,7 +214,7 @@ func TestUploadTellsNothingOfOtherSites(t *testing.T) {
 	}
 }
 
-// Malformed manifests and batches are refused with a sentence, and nothing of them counts.
+// Malformed manifests and batches are refused with an error message and have no effect.
 func TestUploadRefusesMalformedBodies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -276,7 +276,7 @@ func TestUploadRefusesMalformedBodies(t *testing.T) {
 	if a := w.api("PUT", "/uploads/"+id+"/manifest", key, "x", "Content-Encoding: br"); a.status != 415 {
 		t.Errorf("brotli: %s", a)
 	}
-	// Compressed manifests are taken, and a bomb of one ends early.
+	// Compressed manifests are accepted. A decompression bomb is stopped early.
 	var z, bomb bytes.Buffer
 	g := gzip.NewWriter(&z)
 	g.Write([]byte(manifestOf("index.html", "hello")))
@@ -290,7 +290,7 @@ func TestUploadRefusesMalformedBodies(t *testing.T) {
 	}
 }
 
-// The limit of storage holds before a byte travels, and open uploads count.
+// The storage limit is checked before any blob is sent, and open uploads count.
 func TestUploadCountsStorage(t *testing.T) {
 	t.Parallel()
 	settings, err := limits.Parse("[defaults]\nstorage.bytes = 100\n")

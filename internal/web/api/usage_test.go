@@ -10,7 +10,7 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// Usage is read by meter and day or hour, of the account or one of its sites; what is not stored or not understood is
+// Usage is listed per meter by day or hour, for the account or one of its sites. Invalid and unavailable ranges are
 // refused.
 func TestUsage(t *testing.T) {
 	t.Parallel()

@@ -10,8 +10,8 @@ import (
 	"slipway/internal/tenant/audit"
 )
 
-// Operators delete users with all that is theirs, by the rules of the dashboard: sites are counted and the address typed,
-// nobody deletes themselves, and the last owner of a team stays.
+// Operators delete users and all of their resources, with the dashboard's rules: the number of sites and the address
+// must be confirmed, operators can't delete themselves, and the last owner of a team can't be deleted.
 func TestDeleteUser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -68,8 +68,8 @@ func TestDeleteUser(t *testing.T) {
 	}
 }
 
-// Operators read users, change a role, make a link for a new password, turn two-factor authentication off, export data and erase a user;
-// all of it is in the log. Users, apps and restricted keys can't.
+// Operators read users, change roles, create password links, turn off two-factor authentication, export data and erase
+// users, and each action is logged. Users, apps and restricted keys can't.
 func TestOperatorsManageUsers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -10,7 +10,7 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// newWordPress returns a world with a WordPress of ada's, her key and the path of the site.
+// newWordPress returns a world with ada's WordPress, her key and the site's path.
 func newWordPress(t *testing.T) (w *world, key, path string) {
 	t.Helper()
 	sealer, err := seal.Load(filepath.Join(t.TempDir(), "key"))
@@ -26,7 +26,7 @@ func newWordPress(t *testing.T) (w *world, key, path string) {
 	return w, key, "/sites/" + x["site"]
 }
 
-// What a value must be is said in words: not as a pattern, nor as a number of schemas.
+// Validation errors describe the expected value in words, not as a pattern or a schema number.
 func TestInvalidInWords(t *testing.T) {
 	t.Parallel()
 	w, key, path := newWordPress(t)
@@ -49,7 +49,7 @@ func TestInvalidInWords(t *testing.T) {
 	}
 }
 
-// A PATCH of a WordPress that changes nothing says so, and leaves nothing in the audit log.
+// A WordPress PATCH without a change says so and adds nothing to the audit log.
 func TestWordPressUnchanged(t *testing.T) {
 	t.Parallel()
 	w, key, path := newWordPress(t)
@@ -71,8 +71,8 @@ func TestWordPressUnchanged(t *testing.T) {
 	}
 }
 
-// What a schema refuses is told in a sentence, wherever in the body it is, and under a code that
-// doesn't change with its place in a list.
+// A schema violation anywhere in the body is reported as a sentence, with a code that doesn't depend on its position in
+// a list.
 func TestSchemaErrorsAreSentences(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -114,14 +114,14 @@ func TestSchemaErrorsAreSentences(t *testing.T) {
 	}
 }
 
-// Settings that would make previews of a WordPress are refused, instead of deployments that fail at
-// each push; those of production are not.
+// Git settings that would create previews of a WordPress are refused, instead of failing at each push. Production
+// settings are accepted.
 func TestWordPressHasNoPreviews(t *testing.T) {
 	t.Parallel()
 	w, key, path := newWordPress(t)
 	path += "/git"
 	same := m{"previews": "off", "tags": "ignore", "pollMinutes": 5}
-	w.must(200, "PATCH", path, key, m{"previews": "all"}) // of a static site
+	w.must(200, "PATCH", path, key, m{"previews": "all"}) // the site is still static
 	w.must(200, "PATCH", path, key, same)
 	if err := w.db.Admin(t.Context(), "UPDATE sites SET type = 'wordpress'"); err != nil {
 		t.Fatal(err)

@@ -56,8 +56,7 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// world is the API over real services on a database of its own. No worker runs: what
-// jobs would do stays to be done.
+// world is the API with real services and its own database. No worker runs, so jobs stay pending.
 type world struct {
 	t    testing.TB
 	db   *db.DB
@@ -65,7 +64,7 @@ type world struct {
 	srv  *httptest.Server
 	logs *lockedBuffer
 
-	statements *atomic.Int64 // that the database ran
+	statements *atomic.Int64 // run by the database
 }
 
 type lockedBuffer struct {
@@ -95,7 +94,7 @@ func newLimitedWorld(t testing.TB, settings limits.Settings, with ...func(*api.C
 	return newWorldOn(t, dbtest.New, settings, with...)
 }
 
-// newWorldOn is newLimitedWorld on a database that open opens.
+// newWorldOn is newLimitedWorld with the database that open returns.
 func newWorldOn(
 	t testing.TB, open func(testing.TB, ...func(*db.Config)) *db.DB, settings limits.Settings, with ...func(*api.Config),
 ) *world {
@@ -180,7 +179,7 @@ func newWorldOn(
 		Records: c.Domains,
 	})
 	c.OAuth = oauth.New(oauth.Config{DB: d, Accounts: c.Accounts, Limits: quotas, Seal: s, Issuer: c.BaseURL})
-	// A server elsewhere: what is asked for is noted, and nothing here makes it.
+	// A database server elsewhere: requests for databases are stored, but none is created.
 	if c.Databases, err = database.New(database.Config{
 		DB:       d,
 		Sites:    sites,
@@ -218,7 +217,7 @@ func newWorldOn(
 	return w
 }
 
-// forgeStandIn answers for GitHub: the token good-token is octo's, who can read one repository.
+// forgeStandIn is a fake GitHub: the token good-token belongs to octo, who can read one repository.
 type forgeStandIn struct{}
 
 func (forgeStandIn) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -232,7 +231,7 @@ func (forgeStandIn) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 }
 
-// noDNS is a world in which nobody has any records.
+// noDNS is a resolver without any records.
 type noDNS struct{}
 
 func (noDNS) Ask(_ context.Context, _ netip.AddrPort, name string, qtype uint16) (*dns.Msg, error) {
@@ -240,7 +239,7 @@ func (noDNS) Ask(_ context.Context, _ netip.AddrPort, name string, qtype uint16)
 	return new(dns.Msg).SetRcode(q, dns.RcodeNameError), nil
 }
 
-// user makes a user and a key of all scopes, or of those named.
+// user creates a user and a key with these scopes, or all.
 func (w *world) user(email string, scopes ...account.Scope) (account.UserID, string) {
 	w.t.Helper()
 	u, err := w.c.Accounts.CreateUser(w.t.Context(), email, "", false)
@@ -250,7 +249,7 @@ func (w *world) user(email string, scopes ...account.Scope) (account.UserID, str
 	return u.ID, w.key(u.ID, account.NewKey{Scopes: scopes})
 }
 
-// caller returns a user with their whole authority.
+// caller returns a user as a caller with the user's whole authority.
 func (w *world) caller(u account.UserID) account.Caller {
 	w.t.Helper()
 	user, err := w.c.Accounts.User(w.t.Context(), u)
@@ -260,7 +259,7 @@ func (w *world) caller(u account.UserID) account.Caller {
 	return user.Caller()
 }
 
-// owner returns the personal account of a user.
+// owner returns a user's personal account.
 func (w *world) owner(u account.UserID) account.OwnerID {
 	w.t.Helper()
 	user, err := w.c.Accounts.User(w.t.Context(), u)
@@ -300,8 +299,8 @@ func (a answer) json(t testing.TB) map[string]any {
 
 func (a answer) String() string { return fmt.Sprintf("%d %.300s", a.status, a.body) }
 
-// send makes a request. body may be nil, a string (as it is) or a value (as JSON);
-// headers are "Name: value".
+// send sends a request. body can be nil, a string (sent unchanged) or a value (sent as JSON). headers are "Name:
+// value".
 func (w *world) send(method, path, key string, body any, headers ...string) answer {
 	w.t.Helper()
 	var r io.Reader
@@ -351,7 +350,7 @@ func (w *world) send(method, path, key string, body any, headers ...string) answ
 	return a
 }
 
-// statuses returns the statuses that the document lists for each operation, by the operation's pattern, and the patterns.
+// statuses returns the listed statuses of each operation by its pattern, and a mux of the patterns.
 var statuses = [2]func(*world) (map[string][]string, *http.ServeMux){listed(), listed()} // without billing, with it
 
 func listed() func(w *world) (map[string][]string, *http.ServeMux) {
@@ -379,7 +378,8 @@ func listed() func(w *world) (map[string][]string, *http.ServeMux) {
 	}
 }
 
-// described fails a test whose request got a status that the document doesn't list for the operation. Every request of every test comes by.
+// described fails the test if a response's status isn't listed for its operation. It checks every request of every
+// test.
 func (w *world) described(r *http.Request, a answer) {
 	w.t.Helper()
 	billing := 0
@@ -401,7 +401,7 @@ func (w *world) api(method, path, key string, body any, headers ...string) answe
 	return w.send(method, "/api/v1"+path, key, body, headers...)
 }
 
-// must is api with the status that is expected.
+// must sends a request to the API and fails the test unless the response has this status.
 func (w *world) must(status int, method, path, key string, body any, headers ...string) map[string]any {
 	w.t.Helper()
 	a := w.api(method, path, key, body, headers...)
@@ -422,5 +422,5 @@ func (w *world) site(key, name string) string {
 	return a["data"].(map[string]any)["id"].(string)
 }
 
-// routesOf lists the routes of a world's interface.
+// routesOf returns the routes of a world's API.
 func routesOf(w *world) []api.Route { return api.New(w.c).Routes() }

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// piped is a listener whose connections are made by dial.
+// piped is a listener for in-memory connections.
 type piped struct {
 	conns chan net.Conn
 	done  chan struct{}
@@ -38,13 +38,12 @@ func (p *piped) dial() net.Conn {
 	return c
 }
 
-// arrived is a connection that came in at a loopback address.
+// arrived is a connection accepted on a loopback address.
 type arrived struct{ net.Conn }
 
 func (arrived) LocalAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
 
-// serveBounded serves a handler inside the control plane's deadlines on connections that
-// live in memory, where time is the bubble's.
+// serveBounded serves a handler with the control plane's deadlines over in-memory connections, for synctest bubbles.
 func serveBounded(t *testing.T, d *Door, next http.HandlerFunc) *piped {
 	p := &piped{make(chan net.Conn), make(chan struct{})}
 	srv := &http.Server{Handler: d.Bounded(next), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
@@ -75,7 +74,7 @@ func TestHalfSentForm(t *testing.T) {
 	})
 }
 
-// Over HTTP/2, too, where one connection has many of them at once.
+// The same limit applies to HTTP/2, where one connection can have many half-sent forms.
 func TestHalfSentFormsOverHTTP2(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -141,7 +140,7 @@ func TestUnreadAnswer(t *testing.T) {
 	})
 }
 
-// Over HTTP/2 one connection asks for many answers and reads none of them.
+// The same limit applies to an HTTP/2 connection that requests many responses and reads none.
 func TestUnreadAnswersOverHTTP2(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -167,7 +166,7 @@ func TestUnreadAnswersOverHTTP2(t *testing.T) {
 		begun := time.Now()
 		for range streams {
 			r, _ := http.NewRequest("GET", "http://x/", nil)
-			resp, err := tr.RoundTrip(r) // its body is not read: the stream's window stays shut
+			resp, err := tr.RoundTrip(r) // the body isn't read, so the stream's window stays closed
 			if err != nil || resp.ProtoMajor != 2 {
 				t.Fatal(resp, err)
 			}
@@ -182,8 +181,7 @@ func TestUnreadAnswersOverHTTP2(t *testing.T) {
 	})
 }
 
-// A body that comes a byte at a time has as long as one that doesn't come, with a length or
-// in chunks.
+// A body sent byte by byte has the same time limit as one that doesn't arrive, with a length or in chunks.
 func TestSlowBodies(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ head, drop string }{
@@ -223,7 +221,7 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// A stream lives for as long as somebody reads it, and its request's context with it.
+// A stream and its request's context live as long as the client reads.
 func TestStreamsGoOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -325,7 +323,7 @@ func TestOwnHost(t *testing.T) {
 	}
 }
 
-// Whichever way a request names a host, in whichever spelling, it is answered by that name.
+// A request is answered for the name of its host, in every form and spelling.
 func TestOwnHostOnTheWire(t *testing.T) {
 	t.Parallel()
 	d := New(Config{Listen: "127.0.0.1:8080", Hosts: []string{"panel.example.com"}})
@@ -387,7 +385,7 @@ func TestOwnHostOnTheWire(t *testing.T) {
 	}
 }
 
-// A connection that a page takes over, as that of a terminal, has no deadline of ours left.
+// A connection that a page has hijacked, such as a terminal's, keeps no deadline.
 func TestTakenOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

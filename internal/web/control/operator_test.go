@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Machines ask for health and readiness by any name, for metrics by one of ours, and everything else is
-// the interface.
+// Health and readiness are answered for any host name, metrics for the installation's names, and other paths go to the
+// interface.
 func TestOperator(t *testing.T) {
 	t.Parallel()
 	var serving, database atomic.Bool

@@ -10,7 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// small returns pages of an API of three operations.
+// small returns the docs of an API with three operations.
 func small() *Docs {
 	op := &huma.Operation{Responses: map[string]*huma.Response{}}
 	return New(Config{
@@ -68,7 +68,7 @@ func TestChapters(t *testing.T) {
 	}
 }
 
-// Markdown becomes a page without its HTML, and its links stay among the pages.
+// Markdown renders without its raw HTML, and links between guides stay within the docs.
 func TestGuide(t *testing.T) {
 	t.Parallel()
 	g := renderGuide("x", []byte("# Title\n\n## One `two`\n\nSee [builds](builds.md#limits), [why](adr/0001-x.md) and [x](https://example.com).\n<script>alert(1)</script>\n\n```\na < b\n```\n\n| a | |\n|---|---|\n| b | c |\n"))
@@ -88,7 +88,7 @@ func TestGuide(t *testing.T) {
 	}
 }
 
-// Every step of every scenario is a program in each language.
+// The code of every step of every scenario is valid in each language.
 func TestSnippets(t *testing.T) {
 	t.Parallel()
 	node, err := exec.LookPath("node")
@@ -141,7 +141,7 @@ func TestCurl(t *testing.T) {
 	}
 }
 
-// The commands of a terminal stand out from what it shows.
+// In terminal blocks, commands are highlighted and output isn't.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	page := string(renderGuide("x", []byte("# T\n\n```terminal\n$ a && b\n$1\n$ c\n```\n\n```\n$ d\n```\n")).HTML)
@@ -150,7 +150,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// Lines about billing are for installations that have it.
+// Lines about billing appear only on installations with billing.
 func TestBillingLines(t *testing.T) {
 	t.Parallel()
 	source := []byte("one\n| two <!-- billing --> |\nthree <!-- billing -->\n<!-- billing -->\nfour\n")

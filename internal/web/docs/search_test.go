@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Each query finds the page that answers it first. A page is a guide's name; long guides have a section after #.
+// Each query's first result is the page that answers it. A page is a guide's name, with #section for long guides.
 func TestSearch(t *testing.T) {
 	t.Parallel()
 	d := small()
@@ -118,11 +118,11 @@ func TestNear(t *testing.T) {
 		want bool
 	}{
 		{"same", "same", 0, true},
-		{"databse", "database", 1, true}, // left out
-		{"domainn", "domain", 1, true},   // added
-		{"dimain", "domain", 1, true},    // changed
-		{"doamin", "domain", 1, true},    // swapped
-		{"dimian", "domain", 1, false},   // two
+		{"databse", "database", 1, true}, // one letter missing
+		{"domainn", "domain", 1, true},   // one letter added
+		{"dimain", "domain", 1, true},    // one letter changed
+		{"doamin", "domain", 1, true},    // two letters swapped
+		{"dimian", "domain", 1, false},   // two changes
 		{"kuberntse", "kubernetes", 2, true},
 		{"a", "abc", 1, false},
 		{"", "", 0, true},
@@ -133,7 +133,7 @@ func TestNear(t *testing.T) {
 	}
 }
 
-func BenchmarkSearch(b *testing.B) { // the most that a query costs: eight words that are on no page
+func BenchmarkSearch(b *testing.B) { // the worst case: eight words that are on no page
 	d := small()
 	for b.Loop() {
 		d.index.search("kuberntse databsae dimian wordprses terrafrom redircets certificta backpus")

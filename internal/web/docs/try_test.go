@@ -2,7 +2,8 @@ package docs
 
 import "testing"
 
-// A request that changes something says so, and one that can't be taken back is typed for; hooks and files aren't tried.
+// The form of a changing request says that it changes something, an irreversible one needs typed confirmation, and
+// hooks and files can't be tried.
 func TestTry(t *testing.T) {
 	t.Parallel()
 	body := []field{{Name: "name"}}

@@ -1,4 +1,4 @@
 package idempotency
 
-// Purge is one round of Run.
+// Purge runs one cleanup round of Run.
 var Purge = (*Answers).purge

@@ -179,7 +179,7 @@ func TestRemember(t *testing.T) {
 		t.Fatalf("another request: %v", err)
 	}
 	k := key
-	k.Key = "raced" // the twin answers while we are still asking
+	k.Key = "raced" // the twin responds while this call still runs
 	got, replayed, err := a.Remember(ctx, k, [32]byte{1}, func(ctx context.Context) ([]byte, error) {
 		_, _, err := a.Remember(ctx, k, [32]byte{1}, func(context.Context) ([]byte, error) { return []byte("twin"), nil })
 		return []byte("mine"), err

@@ -49,7 +49,7 @@ func sums(t *testing.T, d *db.DB) (rows, size, countedRows, counted int64) {
 	return
 }
 
-// What an answer repeats of its request is not stored a second time.
+// The part of a response that repeats its request isn't stored again.
 func TestLargeAnswersAreStoredByReference(t *testing.T) {
 	t.Parallel()
 	a, d := bounded(t, 0, 0)
@@ -68,8 +68,8 @@ func TestLargeAnswersAreStoredByReference(t *testing.T) {
 	}
 }
 
-// However much one owner is answered, no more than the bound is stored; what was dropped
-// is not done again, and what is newest is there.
+// Stored bytes per owner are limited. A request whose response was dropped isn't run again, and the newest responses
+// are kept.
 func TestBytesOfAnOwnerAreBounded(t *testing.T) {
 	t.Parallel()
 	const most = 64 << 10
@@ -135,7 +135,7 @@ func TestRowsOfAnOwnerAreBounded(t *testing.T) {
 	if err := d.Admin(ctx, fmt.Sprintf("UPDATE idempotent_answers SET created_at = %d", db.Now().Add(-25*time.Hour))); err != nil {
 		t.Fatal(err)
 	}
-	if err := do(1); err != nil { // takes the place of its expired self
+	if err := do(1); err != nil { // replaces its own expired response
 		t.Error(err)
 	}
 	if rows, _, counted, _ := sums(t, d); rows != 5 || counted != 5 {

@@ -12,8 +12,8 @@ import (
 	"slipway/internal/tenant/confirmation"
 )
 
-// Tools' names, descriptions, schemas and hints are constants: a client's user allowed those. Whoever changes one changes
-// this digest with it, and says so in the changelog.
+// Tool names, descriptions, schemas and hints must stay constant, because users approved them in their clients. A
+// change must update this digest and be mentioned in the changelog.
 func TestToolsStay(t *testing.T) {
 	t.Parallel()
 	sum := sha256.New()
@@ -34,7 +34,7 @@ func TestToolsStay(t *testing.T) {
 	}
 }
 
-// Row 26: text that others wrote is below untrusted, whatever field it came in, and holds nothing that isn't seen.
+// User-written text is moved below "untrusted", whatever its field, and without invisible characters.
 func TestMark(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ in, want string }{
@@ -66,7 +66,7 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// A person reads the whole of what they confirm, with what can't be seen, and text of others without it.
+// A confirmation shows the complete arguments, with invisible characters escaped, and other users' text without them.
 func TestDescribe(t *testing.T) {
 	t.Parallel()
 	command := "true" + strings.Repeat(" ", 3000) + "; rm -r storage\u202e"
@@ -81,7 +81,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// Of a log of 10 MB a result has the last lines that fit, or the first and where to go on.
+// A result contains the last lines of a 10 MB log that fit, or the first ones and where to continue.
 func TestFitting(t *testing.T) {
 	t.Parallel()
 	var lines []any

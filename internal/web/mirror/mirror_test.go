@@ -13,7 +13,7 @@ import (
 	"slipway/internal/web/mirror"
 )
 
-// The protocol's files are served once they are there, and nothing else of the data directory is.
+// The mirror serves its protocol's files once they exist, and no other file of the data directory.
 func TestMirror(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -29,7 +29,7 @@ func TestMirror(t *testing.T) {
 		t.Errorf("without the provider: %d %s", status, text)
 	}
 	dir := filepath.Join(data, mirror.Folder)
-	if err := os.MkdirAll(filepath.Join(dir, "0.0.1.json"), 0o755); err != nil { // a folder by such a name
+	if err := os.MkdirAll(filepath.Join(dir, "0.0.1.json"), 0o755); err != nil { // a directory with such a name
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
@@ -69,7 +69,7 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// held is an answer whose client takes nothing of it until it is let go.
+// held is a response that blocks until until is closed.
 type held struct {
 	*httptest.ResponseRecorder
 	begun chan<- struct{}
@@ -82,7 +82,8 @@ func (h held) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Eight slow downloads are all that one network gets; others go on being served, and it is served again once they have ended.
+// One network gets at most eight slow downloads at a time. Other networks are served meanwhile, and so is it once they
+// have ended.
 func TestMirrorIsShared(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

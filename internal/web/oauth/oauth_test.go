@@ -27,7 +27,7 @@ import (
 
 const callback = "http://127.0.0.1/callback"
 
-// world is the endpoints behind a real listener, with a person and an app.
+// world serves the OAuth endpoints on a real listener, with a user and an app.
 type world struct {
 	t      *testing.T
 	srv    *httptest.Server
@@ -73,7 +73,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// config is how an author of an app configures golang.org/x/oauth2.
+// config returns the app's golang.org/x/oauth2 configuration.
 func (w *world) config() client.Config {
 	return client.Config{
 		ClientID: string(w.app.ID), ClientSecret: w.secret, RedirectURL: "http://127.0.0.1:49152/callback", Scopes: []string{"sites:read"},
@@ -83,7 +83,7 @@ func (w *world) config() client.Config {
 	}
 }
 
-// allow is the person at the consent page, to which authURL leads; it returns the code.
+// allow consents as the user at authURL and returns the code.
 func (w *world) allow(authURL string) string {
 	w.t.Helper()
 	u, err := url.Parse(authURL)
@@ -100,7 +100,7 @@ func (w *world) allow(authURL string) string {
 	return u.Query().Get("code")
 }
 
-// The library that Go programs use gets tokens, refreshes them in eight goroutines at once, and signs a device in.
+// golang.org/x/oauth2 gets tokens, refreshes them in eight goroutines at once, and signs in a device.
 func TestGoClient(t *testing.T) {
 	t.Parallel()
 	for name, confidential := range map[string]bool{"public": false, "confidential": true} {
@@ -124,7 +124,7 @@ func TestGoClient(t *testing.T) {
 			fresh := make([]string, 8)
 			var wait sync.WaitGroup
 			for i := range fresh {
-				wait.Go(func() { // each process has a source of its own
+				wait.Go(func() { // like separate processes, each with its own source
 					next, err := c.TokenSource(t.Context(), got).Token()
 					if err != nil {
 						t.Error(err)
@@ -157,7 +157,7 @@ func TestGoClient(t *testing.T) {
 	}
 }
 
-// post sends a form and returns status, headers and the JSON body.
+// post sends a form and returns the status, headers and JSON body.
 func (w *world) post(path, form string, headers ...string) (int, http.Header, map[string]any) {
 	w.t.Helper()
 	req, err := http.NewRequestWithContext(w.t.Context(), "POST", w.srv.URL+path, strings.NewReader(form))
@@ -178,7 +178,7 @@ func (w *world) post(path, form string, headers ...string) (int, http.Header, ma
 	return res.StatusCode, res.Header, v
 }
 
-// What is wrong is told in the words of the standard, and nothing of it is cached.
+// Errors have the standard's codes and aren't cacheable.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, true)
@@ -231,7 +231,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Clients find everything by the two documents, and are told of nothing that isn't there.
+// Clients find all endpoints in the two metadata documents, which list no endpoint that doesn't exist.
 func TestMetadata(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)
@@ -251,7 +251,7 @@ func TestMetadata(t *testing.T) {
 	}
 	for name, v := range server {
 		at, ok := v.(string)
-		if !ok || !strings.HasSuffix(name, "_endpoint") || name == "authorization_endpoint" { // which is the dashboard's
+		if !ok || !strings.HasSuffix(name, "_endpoint") || name == "authorization_endpoint" { // which the dashboard serves
 			continue
 		}
 		if status, _, body := w.post(strings.TrimPrefix(at, w.srv.URL), ""); status != 400 || body["error"] != "invalid_request" {
@@ -265,8 +265,7 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// The devices of an IPv6 /48 share their places, whichever of its 65,536 networks they ask from: it can't fill the places
-// of everybody.
+// Devices of one IPv6 /48 share a limit over all of its 65,536 networks and can't use up the limit of others.
 func TestDevicesOfOneCustomer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, false)

@@ -9,8 +9,8 @@ import (
 	"slipway/internal/tenant/oauth"
 )
 
-// Where the operator has opened it, an app registers itself and is told its id and its secret; elsewhere the endpoint isn't
-// there and isn't named.
+// If the operator allows it, an app can register itself and gets its ID and secret. Otherwise the endpoint is a 404 and
+// isn't in the metadata.
 func TestRegister(t *testing.T) {
 	t.Parallel()
 	metadata := func(w *world) (v map[string]any) {

@@ -12,13 +12,12 @@ import (
 	"slipway/internal/web/ratelimit"
 )
 
-// storm sends n requests of one key from many goroutines over the limiters in turn, and
-// counts what passed.
+// storm sends n requests with one key from many goroutines to the limiters in turn, and counts those allowed.
 func storm(t *testing.T, n, limit int, ls ...*ratelimit.Limiter) int {
 	t.Helper()
 	var passed, i atomic.Int64
 	var wg sync.WaitGroup
-	seen := sync.Map{} // remaining values of what passed: each exactly once
+	seen := sync.Map{} // remaining values of the allowed requests: each exactly once
 	for range 20 {
 		wg.Go(func() {
 			for {
@@ -68,7 +67,7 @@ func TestExactlyTheLimitPassesAcrossNodes(t *testing.T) {
 func TestWindow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(300 * time.Millisecond) // not on a whole second
+		time.Sleep(300 * time.Millisecond) // not at a whole second
 		l := ratelimit.New(ratelimit.Config{})
 		take := func(key string) ratelimit.Window {
 			w, err := l.Take(t.Context(), key, 2)
@@ -118,7 +117,7 @@ func TestSharedWindowEndsAndIsPurged(t *testing.T) {
 	if w.Allowed {
 		t.Fatal("the third passed")
 	}
-	time.Sleep(time.Until(w.Ends)) // the clock is the input here
+	time.Sleep(time.Until(w.Ends)) // the test depends on the real clock
 	if w := take(); !w.Allowed {
 		t.Fatal("refused in a new window")
 	}
@@ -137,7 +136,7 @@ func TestSharedWindowEndsAndIsPurged(t *testing.T) {
 	}
 }
 
-// A flood of addresses neither grows memory without bound nor touches users' keys.
+// A flood of addresses grows memory only up to a limit and doesn't affect users' keys.
 func TestFloodOfKeys(t *testing.T) {
 	t.Parallel()
 	l := ratelimit.New(ratelimit.Config{Keys: 50})

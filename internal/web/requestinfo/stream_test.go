@@ -8,8 +8,7 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// One client with many users has its network's places, one user has a user's, and others
-// still find theirs.
+// Streams are limited per network and per user, so that other users still get one.
 func TestStreamsAreShared(t *testing.T) {
 	t.Parallel()
 	s := NewStreams(100, 5, 20)
@@ -48,7 +47,7 @@ func TestStreamsAreShared(t *testing.T) {
 	}
 }
 
-// So many are open in all, whoever has them.
+// The total number of streams is limited over all users.
 func TestStreamsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := NewStreams(3, 2, 3)

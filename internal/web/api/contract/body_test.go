@@ -57,8 +57,8 @@ func TestCheckJSON(t *testing.T) {
 	}
 }
 
-// A body that is accepted is an object or array in UTF-8 that every parser reads the same
-// way: without NUL, without names twice; and checking never panics.
+// An accepted body is a UTF-8 object or array that every parser reads the same way, without NUL and duplicate names.
+// checkJSON never panics.
 func FuzzCheckJSON(f *testing.F) {
 	for _, s := range []string{
 		`{"a":[1,{"b":null}]}`, `[`, `{"a":1,"A":2}`, `{"a":"\ud800"}`, "{\"\":\"\\u0000\"}", `[[[[]]]]`,
@@ -109,7 +109,7 @@ func FuzzCheckJSON(f *testing.F) {
 		default:
 			t.Fatalf("%q was accepted", body)
 		}
-		if err := checkJSON(append([]byte(" "), body...)); err != nil { // white space changes nothing
+		if err := checkJSON(append([]byte(" "), body...)); err != nil { // white space doesn't matter
 			t.Fatal(err)
 		}
 	})

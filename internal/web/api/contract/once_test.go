@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A stored answer is JSON with a status and a body, and is sent again byte for byte. What an
-// earlier version stored, with a line break at the end, is read the same.
+// A stored response is JSON with a status and a body, and is replayed byte for byte. A response stored by an earlier
+// version, which ends with a line break, is read the same way.
 func TestStoredAnswer(t *testing.T) {
 	t.Parallel()
 	out := map[string]any{"name": "a \",\"body\":{} <b>", "list": []int{1, 2}}

@@ -10,7 +10,7 @@ import (
 	"slipway/internal/web/api/contract"
 )
 
-// The reference names every trigger that a deployment can have.
+// The API reference lists every deployment trigger.
 func TestTriggersAreAllNamed(t *testing.T) {
 	t.Parallel()
 	f, _ := reflect.TypeFor[deploymentBody]().FieldByName("Trigger")

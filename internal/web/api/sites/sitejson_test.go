@@ -10,7 +10,7 @@ import (
 	"slipway/internal/web/api/contract"
 )
 
-// A page of sites is the same bytes that encoding/json makes of it, whatever its fields hold.
+// A page of sites has the same bytes as encoding/json's output, for any field values.
 func TestAppendSitesIsWhatJSONMakes(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -41,7 +41,7 @@ func TestAppendSitesIsWhatJSONMakes(t *testing.T) {
 	}
 }
 
-// fill gives every field any value: each pointer and list is sometimes empty.
+// fill sets random values in every field; pointers and lists are sometimes empty.
 func fill(r *rand.Rand, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
