@@ -273,7 +273,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// reads says what it hears where a program finds its ways.
+// reads is a program that connects to where its databases, mail server and Redis should be, and prints what they send.
 const reads = `
 const net = require('net')
 const hear = at => new Promise(done => {
@@ -290,7 +290,8 @@ const hear = at => new Promise(done => {
 })()
 `
 
-// A program finds its databases, its mail server and Redis where it does on one machine, and nothing where it has none.
+// A program reaches its databases, mail server and Redis at the same sockets and ports as on a single machine. A
+// program without them can't connect.
 func TestWays(t *testing.T) {
 	c := newCluster(t, client(t), "ways", true)
 	ways := &served{dir: t.TempDir()}
@@ -317,7 +318,7 @@ stdout 36379: Redis of site_led and back`
 	}
 }
 
-// hears says which addresses answer it, and as what.
+// hears is a program that prints which addresses answer it, and their names.
 const hears = `
 const net = require('net')
 Promise.all(process.env.TARGETS.split(' ').map(t => new Promise(done => {
@@ -328,10 +329,10 @@ Promise.all(process.env.TARGETS.split(' ').map(t => new Promise(done => {
 }))).then(all => { console.log('heard ' + all.filter(Boolean).join(' and ')); process.exit(0) })
 `
 
-// With egress a program also reaches the ports that it names of public addresses, and its own site by its name.
+// With egress, a program also reaches its configured ports at public addresses, and its own site by name.
 func TestReach(t *testing.T) {
 	c := newCluster(t, client(t), "reach", true)
-	const public = "203.0.113.7" // the node's here, so that something answers
+	const public = "203.0.113.7" // this node has the address, so that something answers
 	if out, err := exec.Command("ip", "addr", "add", public+"/32", "dev", "lo").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -367,7 +368,7 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// A pod that somebody deletes, one whose image is not there, and one for which there is no room are told in words.
+// Errors describe a deleted pod, an image that doesn't exist, and a cluster without room.
 func TestFailures(t *testing.T) {
 	c := newCluster(t, client(t), "failures", true)
 	s, _ := c.spec("deleted", "setInterval(() => {}, 1000)")
@@ -395,7 +396,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// Packs are sent for addresses that this process signed, until they expire.
+// Packs are only sent for URLs that this process has signed, until they expire.
 func TestPacksAreSigned(t *testing.T) {
 	c := newCluster(t, client(t), "packs", false)
 	one := c.bundle(map[string]string{"a": "1"})

@@ -8,8 +8,8 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A lease that changes is never silent, whatever its clock says; one that doesn't is after a while that this process has seen
-// itself, and not when it was away meanwhile.
+// A lease that changes isn't silent, whatever its timestamp says. One that doesn't change is silent after a while that
+// this process observed itself, not counting time during which it was away.
 func TestPeers(t *testing.T) {
 	t.Parallel()
 	p := newPeers()

@@ -12,7 +12,7 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// Copies take so many bytes and an owner's no more than its part; those that were asked for the longest ago go first.
+// Copies don't exceed their total size, nor an owner's share of it. The least recently used copies are deleted first.
 func TestCopiesAreBounded(t *testing.T) {
 	t.Parallel()
 	s, err := newCopies(filepath.Join(t.TempDir(), "copies"))
@@ -48,7 +48,7 @@ func TestCopiesAreBounded(t *testing.T) {
 	for n := range 4 {
 		add("a", n, maxOwnerCopies/4)
 	}
-	has("a", 0) // and so 1 was asked for the longest ago
+	has("a", 0) // so 1 is the least recently used
 	if !add("a", 4, 1) || has("a", 1) || !has("a", 0) || !has("a", 4) || !has("b", 1) {
 		t.Error("another copy than the one that was asked for the longest ago has gone")
 	}
@@ -70,7 +70,7 @@ func TestCopiesAreBounded(t *testing.T) {
 		s.forget("program-of-" + owner)
 	}
 	left, err := os.ReadDir(s.dir)
-	if err != nil || len(left) > 1 || s.bytes != 0 || len(s.owners) != 0 || len(s.by) != 0 { // a9 was never taken
+	if err != nil || len(left) > 1 || s.bytes != 0 || len(s.owners) != 0 || len(s.by) != 0 { // a9 was never stored
 		t.Errorf("%d bytes and %d files are left, %v", s.bytes, len(left), err)
 	}
 }

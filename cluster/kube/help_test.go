@@ -21,7 +21,7 @@ func until(t testing.TB, what string, true func() bool) {
 	}
 }
 
-// users gives each site a uid of its own.
+// users assigns a uid to each site.
 type users struct{}
 
 func (users) UID(_ context.Context, site id.Site) (int, error) {

@@ -6,7 +6,8 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// A program gets the first image that has its Node.js, or its PHP; one with both, where it asks for both and there is one.
+// A program gets the first image with its Node.js or PHP version, and an image with both if it needs both and one
+// exists.
 func TestChoose(t *testing.T) {
 	t.Parallel()
 	e := &Engine{c: Config{Images: []Image{

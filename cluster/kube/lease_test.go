@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// A process is named for its node, whose ids have an underscore; the cluster takes none in a lease's name.
+// Node IDs contain an underscore, which the cluster doesn't allow in the name of a lease, so leaseName replaces it.
 func TestLeaseName(t *testing.T) {
 	name := leaseName("node_2al3wmiibhk2222r6sdgpzqekv72")
 	if wrong := validation.IsDNS1123Subdomain(name); len(wrong) > 0 {

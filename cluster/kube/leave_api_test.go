@@ -20,8 +20,8 @@ import (
 	"slipway/cluster/pod"
 )
 
-// A pod that the cluster evicts says so while it still answers, so that its program is replaced first. It has who would make another
-// one, without which no node is drained.
+// An evicted pod reports that it leaves while it still answers, so that its program is replaced first. It has a
+// controller, without which kubectl drain refuses to evict it.
 func TestAPIServerEvicts(t *testing.T) {
 	t.Parallel()
 	w := newAPI(t)
@@ -38,7 +38,7 @@ func TestAPIServerEvicts(t *testing.T) {
 	default:
 	}
 	w.mu.Lock()
-	w.stubborn = true // its node goes on with it
+	w.stubborn = true // its node keeps it running
 	w.mu.Unlock()
 	pods := w.client.CoreV1().Pods(w.namespace)
 	if err := pods.EvictV1(t.Context(), &policy.Eviction{ObjectMeta: meta.ObjectMeta{Name: p.name}}); err != nil {
@@ -72,7 +72,7 @@ func TestAPIServerEvicts(t *testing.T) {
 	w.mu.Unlock()
 	p.Stop(0)
 
-	// What is stopped leaves without a word of it.
+	// A pod that is stopped doesn't report that it leaves.
 	s, said = w.spec("stopped")
 	if running, err = e.Start(t.Context(), s); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestAPIServerEvicts(t *testing.T) {
 	}
 }
 
-// mute makes an address answer nothing: neither connections nor that there is nobody.
+// mute makes an address unresponsive: connections are neither accepted nor refused.
 func mute(t *testing.T, at netip.AddrPort) {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -100,7 +100,7 @@ func mute(t *testing.T, at netip.AddrPort) {
 	if err := syscall.Listen(fd, 0); err != nil {
 		t.Fatal(err)
 	}
-	for { // those that it takes without anybody who accepts them
+	for { // fill the listener's queue, which nothing accepts
 		c, err := net.DialTimeout("tcp", at.String(), time.Second)
 		if err != nil {
 			return
@@ -109,7 +109,8 @@ func mute(t *testing.T, at netip.AddrPort) {
 	}
 }
 
-// A program of whose pod nothing answers is lost, and what comes next is placed elsewhere. Requests that were not sent wait until then.
+// If nothing answers in a program's pod, the program has ended, and the next one is placed on another node. Connections
+// that got no response end with an error that allows a retry.
 func TestAPIServerLostNode(t *testing.T) {
 	t.Parallel()
 	w := newAPI(t)
@@ -136,7 +137,7 @@ func TestAPIServerLostNode(t *testing.T) {
 	} else if !errors.Is(err, errEnded) {
 		t.Errorf("it answered %v", err)
 	}
-	if _, err := before.Read(make([]byte, 1)); !errors.Is(err, io.ErrUnexpectedEOF) { // what may be sent again is
+	if _, err := before.Read(make([]byte, 1)); !errors.Is(err, io.ErrUnexpectedEOF) { // the error for requests that may be sent again
 		t.Errorf("the connection to it ended with %v", err)
 	}
 	if x := p.Exit(); x.Reason != "its node does not answer" || !strings.Contains(said(), lostLine) {
@@ -157,7 +158,7 @@ func TestAPIServerLostNode(t *testing.T) {
 	running.Stop(0)
 }
 
-// A node that does not begin with a pod is not waited for.
+// If a node doesn't start a pod, the engine places the pod elsewhere.
 func TestAPIServerSilentNode(t *testing.T) {
 	t.Parallel()
 	w := newAPI(t)
@@ -176,8 +177,8 @@ func TestAPIServerSilentNode(t *testing.T) {
 	running.Stop(0)
 }
 
-// A pod that could not fetch its program's files has not run the program, which has not crashed: another one is made, and if none
-// can, the error says so.
+// A pod that couldn't fetch its program's files isn't reported as a crash: another pod is created. If that fails
+// repeatedly too, the error says so.
 func TestAPIServerUnfetched(t *testing.T) {
 	t.Parallel()
 	w := newAPI(t)
@@ -219,7 +220,8 @@ func TestAPIServerUnfetched(t *testing.T) {
 	}
 }
 
-// A pod that its node ends for want of memory, and one that somebody deletes, have ended, and say why; the next start is another one.
+// A pod that its node evicts for lack of memory, or that someone deletes, ends with this reason. The next start creates
+// another pod.
 func TestAPIServerEnds(t *testing.T) {
 	t.Parallel()
 	w := newAPI(t)

@@ -24,7 +24,8 @@ import (
 	"slipway/cluster/kubetest"
 )
 
-// silentKubelet names the port of a kubelet whose programs print nothing, in a process of its own: what it needs is not the engine's.
+// silentKubelet is an environment variable with the port of a kubelet whose programs print nothing. It runs in its own
+// process, so that its memory isn't counted as the engine's.
 const silentKubelet = "SLIPWAY_SILENT_KUBELET"
 
 func serveSilence(port string) {
@@ -41,7 +42,7 @@ func serveSilence(port string) {
 	<-context.Background().Done()
 }
 
-// resident is what this process has in memory, in MB.
+// resident returns this process's resident memory in MB.
 func resident() float64 {
 	runtime.GC()
 	text, _ := os.ReadFile("/proc/self/status")
@@ -54,9 +55,9 @@ func resident() float64 {
 	return 0
 }
 
-// BenchmarkSites has the programs of 1,000 sites on a node that the test plays, kubelet's logs included, and tells what they cost the
-// engine at rest, and how long its next process takes until it knows all there is and nothing is left of the last one:
-// go -C cluster test -run '^$' -bench Sites -benchtime 1x -timeout 30m ./kube
+// BenchmarkSites runs the programs of 1,000 sites on a simulated node with a kubelet for logs. It reports the engine's
+// memory and processor time at rest, and how long the engine's next process takes until it knows all objects and has
+// deleted those of the last process: go -C cluster test -run '^$' -bench Sites -benchtime 1x -timeout 30m ./kube
 func BenchmarkSites(b *testing.B) {
 	const sites, rest = 1000, 60 * time.Second
 	w := newAPI(b)
@@ -114,8 +115,8 @@ func BenchmarkSites(b *testing.B) {
 	b.ReportMetric(time.Since(begun).Seconds(), "s/collected")
 }
 
-// BenchmarkHerd wakes 200 programs at once, on a node that the test plays: how long the first one takes, and the last one.
-// go -C cluster test -run '^$' -bench Herd -benchtime 3x ./kube
+// BenchmarkHerd starts 200 programs at once on a simulated node, and reports when the first and the last one run: go -C
+// cluster test -run '^$' -bench Herd -benchtime 3x ./kube
 func BenchmarkHerd(b *testing.B) {
 	const herd = 200
 	w := newAPI(b)

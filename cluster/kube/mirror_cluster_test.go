@@ -17,7 +17,7 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// files is a program that runs commands of its tester's in its storage.
+// filesScript is a program that evaluates JavaScript from the request's path, in its storage.
 const filesScript = `
 require('http').createServer((q, r) => {
   const fs = require('fs'), [, script] = decodeURIComponent(q.url).split('!')
@@ -37,7 +37,7 @@ func readAll(t *testing.T, dir string, names ...string) (all string) {
 	return all
 }
 
-// killing is a connection whose other side is killed when some has been written to it.
+// killing is a connection that calls kill after left bytes were written.
 type killing struct {
 	io.ReadWriter
 	left int
@@ -52,8 +52,8 @@ func (k *killing) Write(p []byte) (int, error) {
 	return k.ReadWriter.Write(p)
 }
 
-// What a site stores is read and changed as directories of this process while its program runs, and is held: bytes, modes, links. A
-// keeper that is killed half way changes nothing.
+// A site's storage can be read and changed as local directories while its program runs and while it is held, with
+// content, modes and links. A keeper that is killed halfway changes nothing.
 func TestStorageAsDirectories(t *testing.T) {
 	c := newCluster(t, client(t), "mirror", true)
 	s, said := c.spec("files", filesScript)
@@ -84,7 +84,7 @@ func TestStorageAsDirectories(t *testing.T) {
 		t.Fatal(got)
 	}
 
-	release := c.Hold(s.Site) // and not the keeper
+	release := c.Hold(s.Site) // holds the program, but not the keeper
 	again, err := c.FetchStorage(t.Context(), s.Site)
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestStorageAsDirectories(t *testing.T) {
 		return err == nil && len(list.Items) == 1
 	})
 
-	// A site that has no volume yet gets one.
+	// A site without a volume gets one.
 	dir, err := c.MakeStorage(t.Context(), "site_new", "up/loads")
 	if err != nil {
 		t.Fatal(err)

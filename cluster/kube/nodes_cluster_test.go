@@ -27,18 +27,18 @@ import (
 	"slipway/e2e/world"
 )
 
-// hostProgram says which pod answers.
+// hostProgram responds with its pod's name.
 const hostProgram = `require('http').createServer((q, r) => setTimeout(() => r.end('from ' + require('os').hostname()), 20)).listen(process.env.PORT)`
 
-// visitors ask a site again and again, and note what they got.
+// visitors sends requests to a site and records the results.
 type visitors struct {
 	good, failed atomic.Int64
 	stop         chan struct{}
 	all          sync.WaitGroup
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the following fields
 	why  []string
-	last time.Time // of a good answer
+	last time.Time // time of the last good response
 }
 
 func visit(c *http.Client, url string) error {
@@ -54,7 +54,7 @@ func visit(c *http.Client, url string) error {
 	return err
 }
 
-// ask lets four visitors ask 200 times a second, as long as they are answered.
+// ask starts four clients that together send up to 200 requests per second.
 func ask(t *testing.T, w *world.World, url string) *visitors {
 	t.Helper()
 	v := &visitors{stop: make(chan struct{})}
@@ -88,18 +88,18 @@ func ask(t *testing.T, w *world.World, url string) *visitors {
 	return v
 }
 
-// end sends them away and returns what went wrong.
+// end stops the requests and returns the errors.
 func (v *visitors) end() []string {
 	close(v.stop)
 	v.all.Wait()
 	return v.why
 }
 
-// shortOfMemory is the signal to the second node that makes it short of memory, and the next time one with enough again
+// shortOfMemory is the signal that makes the second node report memory pressure, and, sent again, end it
 // (scripts/cluster).
 const shortOfMemory = syscall.SIGUSR1
 
-// underPressure reports whether a node takes no pods because it has too little memory.
+// underPressure reports whether a node has a taint for memory pressure, and so accepts no pods.
 func underPressure(t *testing.T, c kubernetes.Interface, node string) bool {
 	t.Helper()
 	n, err := c.CoreV1().Nodes().Get(t.Context(), node, meta.GetOptions{})
@@ -109,7 +109,7 @@ func underPressure(t *testing.T, c kubernetes.Interface, node string) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(x core.Taint) bool { return x.Key == core.TaintNodeMemoryPressure })
 }
 
-// processOf returns the process of a program of the cluster.
+// processOf returns the pid of one of the cluster's programs.
 func processOf(t *testing.T, name string) (pid int) {
 	t.Helper()
 	names, _ := filepath.Glob("/proc/[0-9]*/comm")
@@ -123,7 +123,7 @@ func processOf(t *testing.T, name string) (pid int) {
 	return 0
 }
 
-// schedulable lets pods be placed on a node, or not.
+// schedulable allows or forbids placing pods on a node.
 func schedulable(t *testing.T, c kubernetes.Interface, node string, yes bool) {
 	t.Helper()
 	patch := []byte(`{"spec":{"unschedulable":` + strconv.FormatBool(!yes) + `}}`)
@@ -132,8 +132,9 @@ func schedulable(t *testing.T, c kubernetes.Interface, node string, yes bool) {
 	}
 }
 
-// Of two nodes of the cluster one is drained under load: no request fails, since each program is replaced before it is stopped. Then
-// one loses its power: the site answers again from the other node.
+// A site survives faults of a cluster's two nodes. Draining a node under load fails no request, because each program is
+// replaced before it is stopped. The site also survives an unresponsive API server and memory pressure, and after a
+// power failure of its node it answers from the other node.
 func TestNodes(t *testing.T) {
 	second, err := strconv.Atoi(os.Getenv("SLIPWAY_CLUSTER_SECOND"))
 	if err != nil {
@@ -141,7 +142,7 @@ func TestNodes(t *testing.T) {
 	}
 	c, dir := client(t), os.Getenv("SLIPWAY_CLUSTER_BUILT")
 	until(t, "the second node is ready", func() bool { return ready(t, c, "n2") })
-	// No other test's pods are placed on it.
+	// Other tests' pods tolerate no taint, so until now none was placed on this node.
 	if _, err := c.CoreV1().Nodes().Patch(t.Context(), "n2", types.MergePatchType, []byte(`{"spec":{"taints":null}}`), meta.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +183,7 @@ func TestNodes(t *testing.T) {
 	}
 	until(t, "the site answers", func() bool { return visit(browser, site.Data.URL) == nil })
 
-	// where returns the pods of the site that run on a node and go on.
+	// where returns the site's running pods on a node.
 	where := func(node string) (names []string) {
 		list, err := c.CoreV1().Pods(namespace).List(t.Context(), meta.ListOptions{
 			LabelSelector: labelSite + "=" + site.Data.ID, FieldSelector: "spec.nodeName=" + node,
@@ -199,7 +200,7 @@ func TestNodes(t *testing.T) {
 	}
 	load := ask(t, w, site.Data.URL)
 	from, to := "n1", "n2"
-	for range 4 { // a node is drained, and then the other one
+	for range 4 { // drain one node, then the other
 		schedulable(t, c, to, true)
 		schedulable(t, c, from, false)
 		for _, name := range where(from) {
@@ -219,7 +220,7 @@ func TestNodes(t *testing.T) {
 		t.Error(x)
 	}
 
-	// While the API server says nothing the program answers, and what is started meanwhile waits for it.
+	// While the API server hangs, the program answers, and a restart waits.
 	load = ask(t, w, site.Data.URL)
 	server := processOf(t, "kube-apiserver")
 	if err := syscall.Kill(server, syscall.SIGSTOP); err != nil {
@@ -266,7 +267,7 @@ func TestNodes(t *testing.T) {
 		schedulable(t, c, "n1", true)
 	}
 
-	// The program is on the first node again; it goes to the second one, whose kubelet then finds that it has too little memory.
+	// Move the program to the second node, which then comes under memory pressure.
 	toSecond()
 	if err := syscall.Kill(second, shortOfMemory); err != nil {
 		t.Fatal(err)
@@ -287,19 +288,19 @@ func TestNodes(t *testing.T) {
 		err := w.Call(t.Context(), key, "GET", "/sites/"+site.Data.ID+"/logs?limit=1000", nil, &log)
 		return err == nil && strings.Contains(fmt.Sprint(log.Logs), "The node was low on resource: memory")
 	})
-	if err := syscall.Kill(second, shortOfMemory); err != nil { // it has enough again
+	if err := syscall.Kill(second, shortOfMemory); err != nil { // end the memory pressure
 		t.Fatal(err)
 	}
 	until(t, "the second node takes pods again", func() bool { return !underPressure(t, c, "n2") })
 
-	// The second one loses its power.
+	// The second node loses its power.
 	toSecond()
 	load = ask(t, w, site.Data.URL)
 	until(t, "it is asked", func() bool { return load.good.Load() > 100 })
 	if err := syscall.Kill(second, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // before the pods of other tests are placed on it
+	t.Cleanup(func() { // before other tests' pods are placed on it
 		_ = c.CoreV1().Nodes().Delete(context.Background(), "n2", meta.DeleteOptions{})
 	})
 	killed := time.Now()
@@ -309,12 +310,12 @@ func TestNodes(t *testing.T) {
 	})
 	again := time.Since(killed).Round(100 * time.Millisecond)
 	why = load.end()
-	if len(why) > 50 { // those that were under way, and what they and others tried then
+	if len(why) > 50 { // requests in progress, and the clients' next attempts
 		t.Errorf("%d requests failed", len(why))
 		why = why[:10]
 	}
 	t.Logf("after the end of its node the site answered again within %v; %d requests were answered, %d failed", again, load.good.Load(), len(why))
-	for _, x := range why { // those that were under way
+	for _, x := range why { // the failed requests in progress
 		t.Log(x)
 	}
 	if again > time.Minute {

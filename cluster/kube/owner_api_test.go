@@ -10,8 +10,8 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What a program is made of, and the lease of its process, belong to the installation's ConfigMap: the cluster deletes them with it.
-// An engine whose ConfigMap is not there does not start.
+// A program's objects and the process's lease are owned by the installation's ConfigMap, so the cluster deletes them
+// with it. An engine whose ConfigMap doesn't exist doesn't start.
 func TestAPIServerOwner(t *testing.T) {
 	t.Parallel()
 	w := newAPI(t)

@@ -15,8 +15,9 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// A WordPress with everything that a site may have is a pod that a cluster's strictest standard admits: its trees lie over its
-// storage, its ways are described, and its object cache is used while it alone reaches its database.
+// The pod of a WordPress with every feature meets the Pod Security Standard "restricted". Its bundles are mounted over
+// its storage, its connections are in its description, and its object cache is only used while no other program uses
+// its database.
 func TestAPIServerWordPress(t *testing.T) {
 	t.Parallel()
 	w := newAPI(t)

@@ -15,7 +15,7 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// site serves a PHP program as the edge does.
+// site returns a function that serves a PHP program's requests like the edge.
 func site(p runtime.Program) func(method, path, body string) (int, string) {
 	s := &php.Site{Top: runtime.AppDir, Front: "index.php", Open: p.Open, Dial: p.Dial}
 	return func(method, path, body string) (int, string) {
@@ -37,8 +37,8 @@ func site(p runtime.Program) func(method, path, body string) (int, string) {
 	}
 }
 
-// PHP-FPM answers for scripts, files beside them come from the release, those that it writes from its folders, and a command has
-// the same PHP.
+// PHP-FPM runs scripts. Static files come from the release, and files written by PHP from storage. Commands use the
+// same PHP.
 func TestPHP(t *testing.T) {
 	c := newCluster(t, client(t), "php", true)
 	ways := &served{dir: t.TempDir()}
@@ -69,7 +69,7 @@ func TestPHP(t *testing.T) {
 	expect("POST", "/a/b?c=d", "posted", 200, "hello /a/b?c=d posted b 128M mysqli")
 	expect("GET", "/style.css", "", 200, "body{}")
 	expect("GET", "/database.php", "", 200, "databases of site_php")
-	// What isn't there yet is the script's to answer; it is served at once when it is.
+	// The script answers requests for a file that doesn't exist. A new file is served immediately.
 	expect("GET", "/up/photo.txt", "", 200, "hello /up/photo.txt  b 128M mysqli")
 	expect("GET", "/write.php?name=photo.txt&text=one", "", 200, "written")
 	expect("GET", "/up/photo.txt", "", 200, "one")
@@ -79,7 +79,7 @@ func TestPHP(t *testing.T) {
 	expect("GET", "/up/evil.php", "", 200, "hello /up/evil.php  b 128M mysqli")
 	expect("GET", "/drop.php?name=photo.txt", "", 200, "gone")
 	until(t, "it is served no more", func() bool { _, text := ask("GET", "/up/photo.txt", ""); return strings.HasPrefix(text, "hello") })
-	// A link that the program makes leads to nothing outside of its folder.
+	// A symbolic link that the program creates can't lead outside its folder.
 	if f, _, err := p.Open("up/../../etc/hostname"); err == nil {
 		f.Close()
 		t.Error("a path led outside")
@@ -113,7 +113,8 @@ func TestPHP(t *testing.T) {
 	}
 }
 
-// An object cache is used while one program alone reaches its site's database, and what it holds is found no more when another has.
+// The object cache is only used while a single program uses the site's database. After another program has used it, old
+// cache entries aren't found.
 func TestObjectCache(t *testing.T) {
 	c := newCluster(t, client(t), "cache", true)
 	c.Connect(&served{dir: t.TempDir()})

@@ -25,10 +25,10 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// storageClass is that of volumes that provision makes.
+// storageClass is the storage class of the volumes that provision creates.
 const storageClass = "slipway-test"
 
-// provision does what a provisioner of local volumes does: for each claim a folder of the node.
+// provision acts as a provisioner of local volumes: it creates a folder on the node for each claim.
 func provision(ctx context.Context, c kubernetes.Interface, namespace, dir string) error {
 	expands := true
 	_, err := c.StorageV1().StorageClasses().Create(ctx, &storage.StorageClass{
@@ -49,7 +49,7 @@ func provision(ctx context.Context, c kubernetes.Interface, namespace, dir strin
 				there["volume-"+string(claim.UID)] = true
 			}
 			for name := range made {
-				if !there[name] && removeOne(dir, name) == nil { // as most classes do it
+				if !there[name] && removeOne(dir, name) == nil { // like most storage classes
 					delete(made, name)
 				}
 			}
@@ -63,7 +63,7 @@ func provision(ctx context.Context, c kubernetes.Interface, namespace, dir strin
 	return nil
 }
 
-// removeOne removes the volume of a claim that was deleted, and the name by which stories find it.
+// removeOne deletes the volume of a deleted claim, and the link by which tests find it.
 func removeOne(dir, name string) error {
 	list, err := os.ReadDir(dir)
 	for _, e := range list {
@@ -80,7 +80,7 @@ func provisionOne(ctx context.Context, c kubernetes.Interface, claim core.Persis
 		return err
 	}
 	if site := claim.Annotations[markSite]; site != "" && claim.Annotations[markPreview] == "" {
-		link := filepath.Join(filepath.Dir(at), site) // by which stories find it
+		link := filepath.Join(filepath.Dir(at), site) // the link by which tests find it
 		_ = os.Remove(link)
 		if err := os.Symlink(at, link); err != nil {
 			return err
@@ -101,7 +101,7 @@ func provisionOne(ctx context.Context, c kubernetes.Interface, claim core.Persis
 	return err
 }
 
-// storing writes what it is asked to, and counts the requests.
+// storingScript is a program that writes what requests ask for and counts the requests.
 const storingScript = `
 const fs = require('fs')
 let n = 0
@@ -121,7 +121,7 @@ func (c *cluster) storing(name, site string) (runtime.Spec, func() string) {
 	return s, said
 }
 
-// asked asks a program; what doesn't answer within a while is an error.
+// asked sends a request to a program. No response within the time is an error.
 func asked(p runtime.Program, question string, within time.Duration) (string, error) {
 	h := http.Client{Timeout: within, Transport: &http.Transport{
 		DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.Dial(ctx) },
@@ -145,7 +145,7 @@ func (c *cluster) begin(e *Engine, s runtime.Spec) runtime.Program {
 	return p
 }
 
-// ask asks until the program listens.
+// ask repeats a request until the program answers.
 func (c *cluster) ask(p runtime.Program, question string) (answer string) {
 	c.t.Helper()
 	until(c.t, "it answers "+question, func() (ok bool) {
@@ -156,8 +156,9 @@ func (c *cluster) ask(p runtime.Program, question string) (answer string) {
 	return answer
 }
 
-// What a site stores stays, is counted while it runs and when it doesn't, is the site's and the preview's apart, and goes when it is
-// forgotten. A program that stores too much is ended; one that starts with far too much only reads.
+// A site's storage is kept, and its size is known while the program runs and later. The site and its previews have
+// separate storage, which is deleted when it is forgotten. A program that exceeds its limit is ended, and one that
+// starts far above the limit can only read.
 func TestStorage(t *testing.T) {
 	c := newCluster(t, client(t), "storage", true)
 	s, said := c.storing("one", "site_stores")
@@ -178,7 +179,7 @@ func TestStorage(t *testing.T) {
 	if n, err := c.StorageSize(t.Context(), s.Site); err != nil || n < 20_000_000 || n > 30_000_000 {
 		t.Errorf("at its end %d bytes, %v", n, err)
 	}
-	s.ID = "run_two" // with a little too much
+	s.ID = "run_two" // slightly above the limit
 	p = c.begin(c.Engine, s)
 	if got := c.ask(p, "write!more"); got != "done 1" {
 		t.Errorf("with full storage it answers %s", got)
@@ -211,7 +212,7 @@ func TestStorage(t *testing.T) {
 	}
 	q.Stop(0)
 	p.Stop(0)
-	// Where nobody noted it, a pod counts.
+	// Without the annotation, a pod determines the size.
 	name := claimName(s.Site, "")
 	claim, err := c.client.CoreV1().PersistentVolumeClaims("storage").Get(t.Context(), name, meta.GetOptions{})
 	if err != nil || claim.Annotations[markStored] == "" {
@@ -240,7 +241,8 @@ func TestStorage(t *testing.T) {
 	}
 }
 
-// A site that is held neither answers nor starts anything until it is released; then it answers what it was asked meanwhile.
+// While a site is held, its program doesn't answer and no other one starts. When it is released, waiting requests are
+// answered.
 func TestHold(t *testing.T) {
 	c := newCluster(t, client(t), "hold", true)
 	s, _ := c.storing("held", "site_held")
@@ -262,7 +264,7 @@ func TestHold(t *testing.T) {
 		}
 		started <- err
 	}()
-	other, _ := c.storing("other", "site_other") // takes a while, in which the held one does nothing
+	other, _ := c.storing("other", "site_other") // takes a while, during which nothing may happen to the held site
 	c.ask(c.begin(c.Engine, other), "write!z")
 	select {
 	case a := <-answers:
@@ -280,7 +282,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// Another process of the installation that takes a site over ends what the first one left of it, and starts nothing before that is gone.
+// Another process of the installation that takes over a site ends the first process's pod, and starts no program before
+// that pod is gone.
 func TestNoTwoWriters(t *testing.T) {
 	c := newCluster(t, client(t), "writers", true)
 	s, _ := c.storing("first", "site_moves")
@@ -319,7 +322,7 @@ func TestNoTwoWriters(t *testing.T) {
 	if e := p.Exit(); e.Code == 0 {
 		t.Errorf("the first one ended as %+v", e)
 	}
-	// The first process may read what the second one's program writes, and ends nothing for that.
+	// The first process can read what the second one's program stores without ending the program.
 	fetched, err := c.FetchStorage(t.Context(), s.Site)
 	if err != nil {
 		t.Fatal(err)
@@ -337,7 +340,7 @@ func TestNoTwoWriters(t *testing.T) {
 	}
 }
 
-// What PHP stores is served from storage, and its sessions outlive it, as what it stores does.
+// Files that PHP stores are served from storage. Sessions and files outlive the pod.
 func TestPHPStorage(t *testing.T) {
 	c := newCluster(t, client(t), "phpstorage", true)
 	s, said := c.spec("phpstores", "")

@@ -21,18 +21,19 @@ import (
 	"slipway/e2e/world"
 )
 
-// The stories of programs that are told on one machine (e2e/programs, e2e/wordpress) are told on the cluster: by the service with this engine,
-// at whose edge visitors ask and whose programs are pods. They see it from outside alone, and are the very same binary.
+// The end-to-end tests of programs and WordPress (e2e/programs, e2e/wordpress) pass on a cluster. They use the same
+// service binary, with this engine, and see it only from outside.
 func TestStories(t *testing.T) {
 	tell(t, "stories", os.Getenv("SLIPWAY_CLUSTER_STORIES"), map[string][]string{"programs": nil, "wordpress": nil})
 }
 
-// And those of several machines (e2e/nodes), and of programs at two edges: by two processes with this engine.
+// The end-to-end tests of several nodes (e2e/nodes), and of programs with two nodes, pass with two processes of this
+// engine.
 func TestStoriesOfTwo(t *testing.T) {
 	tell(t, "two", os.Getenv("SLIPWAY_CLUSTER_STORIES_OF_TWO"), map[string][]string{"programs": {world.NodesVar + "=2"}, "nodes": nil})
 }
 
-// tell tells stories of some packages side by side, since most of them is waiting, each with an environment of its own.
+// tell runs the tests of these packages in parallel, because they mostly wait, each with its own environment.
 func tell(t *testing.T, namespace, stories string, packages map[string][]string) {
 	t.Helper()
 	if stories == "" {
@@ -55,7 +56,8 @@ func tell(t *testing.T, namespace, stories string, packages map[string][]string)
 	all.Wait()
 }
 
-// nameServer makes the pod that network policies know the cluster's DNS server by, which the node itself is.
+// nameServer creates the pod by which network policies recognize the cluster's DNS server. The DNS server runs on the
+// node itself.
 func nameServer(t testing.TB, c kubernetes.Interface) {
 	t.Helper()
 	pods, no := c.CoreV1().Pods("kube-system"), false
@@ -78,16 +80,15 @@ func nameServer(t testing.TB, c kubernetes.Interface) {
 	})
 }
 
-// serving prepares a namespace for the programs of a service that the tests start, and returns the environment by which package world
-// starts it.
+// serving prepares a namespace for the programs of a service, and returns the environment for package world.
 func serving(t *testing.T, c kubernetes.Interface, namespace string) (env []string) {
 	t.Helper()
 	address := os.Getenv("SLIPWAY_CLUSTER_ADDRESS")
 	if _, err := c.CoreV1().Namespaces().Create(t.Context(), Namespace(namespace), meta.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// The services of the stories run side by side: each listens for its pods on a port of its own, below those from which
-	// its canary's is.
+	// The services run in parallel. Each listens for its pods on its own port in this range, and their canaries use
+	// higher ports.
 	const first, last = 10_000, 32_000
 	end := int32(last)
 	for _, p := range Policies([]string{address + "/32", "10.244.0.1/32"}, first, nil) {
@@ -121,7 +122,7 @@ func serving(t *testing.T, c kubernetes.Interface, namespace string) (env []stri
 	flags := "--kubernetes-namespace " + namespace + " --kubernetes-images " + list + " --kubernetes-address " + address +
 		" --kubernetes-listen " + address + ":{port} --kubernetes-canary " + address + ":0 --kubernetes-build-image " + os.Getenv("SLIPWAY_CLUSTER_BUILD_IMAGE") +
 		" --kubernetes-storage-class " + storageClass
-	flags += " --kubernetes-first-uid {world}0000" // a node counts processes by user id: no story has those of another
+	flags += " --kubernetes-first-uid {world}0000" // nodes count processes by user ID, so each test has its own range
 	return []string{
 		world.Serve + "=" + filepath.Join(os.Getenv("SLIPWAY_CLUSTER_BUILT"), "slipway-cluster"), world.ServeFlags + "=" + flags,
 		world.Volumes + "=" + volumes,

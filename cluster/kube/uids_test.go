@@ -8,7 +8,7 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// A site's pods run under its user id, moved to where those of the installation begin; a volume is that group's.
+// A site's pods run with the site's user ID plus the installation's first one. Volumes belong to that group.
 func TestUIDs(t *testing.T) {
 	e := &Engine{c: Config{UIDs: 800_000}}
 	as := e.pod(runtime.Spec{}, &core.Secret{}, "image", 200_003).Spec.SecurityContext

@@ -21,7 +21,7 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// served are ways whose servers say what they are, and for whom.
+// served provides connections whose servers send their kind and site.
 type served struct {
 	dir     string
 	done    atomic.Int32
@@ -29,7 +29,7 @@ type served struct {
 }
 
 func (w *served) DatabaseSocket(_ context.Context, s runtime.Spec) (string, func(), error) {
-	dir := filepath.Join(w.dir, strings.Repeat("long", 25)) // longer than a socket's address may be
+	dir := filepath.Join(w.dir, strings.Repeat("long", 25)) // longer than the path of a Unix socket may be
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", nil, err
 	}
@@ -53,7 +53,7 @@ func (w *served) ServeRedis(ctx context.Context, s runtime.Spec, l net.Listener)
 
 func (w *served) Changed(id.Site) { w.changed.Add(1) }
 
-// greet tells who connects a name, and then all that it hears.
+// greet sends a name on each connection, and then echoes what it receives.
 func greet(l net.Listener, name string) {
 	for {
 		c, err := l.Accept()
@@ -68,7 +68,8 @@ func greet(l net.Listener, name string) {
 	}
 }
 
-// A connection is led to what its program has, by the program's token alone, so many at once, until the program's end.
+// With a program's own token, a connection reaches only what the program has, up to maxLed connections, until the
+// program ends.
 func TestLed(t *testing.T) {
 	t.Parallel()
 	ways := &served{dir: t.TempDir()}
@@ -96,7 +97,7 @@ func TestLed(t *testing.T) {
 	start("b", runtime.Spec{ID: "b", Site: "site_b", Mail: true})
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(e.packs.ca))
-	// ask returns a connection that is led, or nil.
+	// ask returns a forwarded connection, or nil if it is refused.
 	ask := func(name, token, verb string) *tls.Conn {
 		t.Helper()
 		c, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{RootCAs: roots, ServerName: "slipway", NextProtos: []string{pod.WaysProtocol}})
@@ -150,14 +151,15 @@ func TestLed(t *testing.T) {
 	}
 	a.led.close()
 	for _, c := range all {
-		_, _ = io.Copy(io.Discard, c) // ends
+		_, _ = io.Copy(io.Discard, c) // until the connection is closed
 	}
 	if ask("a", a.token, pod.Database) != nil || ways.done.Load() != 1 {
 		t.Errorf("after its end it is led on; its databases were given back %d times", ways.done.Load())
 	}
 }
 
-// A pod listens for its own site where the names of that lead: beside the program, and for names of the loopback at that itself.
+// A pod listens for its own site at the addresses that the site's names resolve to: 127.0.0.2, and for names under
+// localhost also 127.0.0.1.
 func TestOwn(t *testing.T) {
 	t.Parallel()
 	e := &Engine{c: Config{Edge: "10.0.0.1:443"}}

@@ -23,7 +23,7 @@ import (
 // mariaDB starts a server and returns its socket.
 func mariaDB(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "mariadb-") // short: a socket is in it
+	dir, err := os.MkdirTemp("", "mariadb-") // a short path, because it contains a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func mariaDB(t *testing.T) string {
 	return socket
 }
 
-// onDatabase leads to a real server of databases.
+// onDatabase provides connections to a real database server.
 type onDatabase struct {
 	served
 	socket string
@@ -60,7 +60,7 @@ func (w *onDatabase) DatabaseSocket(context.Context, runtime.Spec) (string, func
 	return w.socket, func() {}, nil
 }
 
-// WordPress is installed, answers its front page, and has themes of its release over what it writes to.
+// WordPress can be installed and serves its front page. Its release's themes are mounted over its storage.
 func TestWordPress(t *testing.T) {
 	c := newCluster(t, client(t), "wordpress", true)
 	c.Connect(&onDatabase{served{dir: t.TempDir()}, mariaDB(t)})
@@ -70,7 +70,7 @@ func TestWordPress(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, said := c.spec("shop", "")
-	const large = 20 << 20 // of the release: it is not what the site stores
+	const large = 20 << 20 // part of the release, so not counted as storage
 	content := c.bundle(map[string]string{"content/themes/own/large.txt": strings.Repeat("x", large), "content/themes/own/style.css": "/* Theme Name: Own */", "content/themes/own/index.php": "<?php echo 'the release\\'s own theme: '; bloginfo('name');"})
 	s.Bundle, s.Argv, s.PHP, s.Database, s.Dir = made.Bundle, nil, &runtime.PHP{}, true, core.PublicDir
 	s.Limits.Memory, s.Limits.Pids, s.Limits.Disk = 512<<20, 128, 512<<20

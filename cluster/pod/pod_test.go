@@ -13,7 +13,7 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// A marked line is read as the stream and the text that it was written as.
+// A line that Mark has marked is unmarked to the same stream and text.
 func FuzzMark(f *testing.F) {
 	f.Add(true, "hello")
 	f.Add(false, "stderr: not really")
@@ -29,7 +29,7 @@ func FuzzMark(f *testing.F) {
 	})
 }
 
-// A question is read as it was asked, what follows it is left to others, and one without an end is refused.
+// Listen reads a question as Ask wrote it and leaves the following bytes unread. A question without an end is rejected.
 func TestQuestion(t *testing.T) {
 	t.Parallel()
 	var there bytes.Buffer
@@ -50,7 +50,7 @@ func TestQuestion(t *testing.T) {
 	}
 }
 
-// What is typed and sizes come as they were sent, however long.
+// Typed text and terminal sizes are received as they were sent, however long they are.
 func TestFrames(t *testing.T) {
 	t.Parallel()
 	var wire bytes.Buffer
@@ -78,7 +78,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// Of two that are joined one learns that the other was reset, and of an end as an end; what was said before comes in either case.
+// Join passes a reset of one connection on as a reset and an end as an end. Data sent earlier arrives in either case.
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -104,7 +104,7 @@ func TestJoin(t *testing.T) {
 		if _, err := io.ReadFull(visitor, said); err != nil || string(said) != tt.says {
 			t.Errorf("%+v: heard %q, %v", tt, said, err)
 		}
-		// All has been acknowledged once the socket that sent it has nothing left.
+		// All data is acknowledged when the sender's socket has no unsent bytes.
 		wait.Until(t, "the visitor has all", func() bool { return unsent(from) == 0 })
 		if _, err := io.ReadFull(program, make([]byte, 3)); err != nil {
 			t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// served returns a connection to a keeper of a volume.
+// served returns a connection to a volume's keeper.
 func served(t *testing.T, volume string) net.Conn {
 	t.Helper()
 	here, there := net.Pipe()
@@ -44,7 +44,7 @@ func lay(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// tree reads the files and links of a directory with their modes, folders that have something left out.
+// tree reads the files and links of a directory with their modes, and folders with skipped content.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -112,7 +112,7 @@ var hostile = map[string]string{
 	".slipway-next/x":      "of an attempt that was ended",
 }
 
-// A copy holds what is stored, whatever its names and links, and follows what changes.
+// A copy contains everything that is stored, including unusual names and links, and is updated after changes.
 func TestFetch(t *testing.T) {
 	t.Parallel()
 	volume, c := t.TempDir(), copyOf(t)
@@ -141,7 +141,7 @@ func TestFetch(t *testing.T) {
 	equal(t, "the copy of what was changed", tree(t, c.Dir()), tree(t, volume))
 }
 
-// What a copy gives takes the place of what is stored: a file that wasn't changed is the very same, folders stay and keep their modes.
+// Give replaces the stored files by the copy's. Unchanged files keep their inode, and folders and their modes stay.
 func TestGive(t *testing.T) {
 	t.Parallel()
 	volume, c := t.TempDir(), copyOf(t)
@@ -186,7 +186,7 @@ func TestGive(t *testing.T) {
 	equal(t, "the copy afterwards", tree(t, c.Dir()), want)
 }
 
-// cut is a connection that ends after so many bytes.
+// cut is a connection that is closed after left bytes.
 type cut struct {
 	net.Conn
 	left int
@@ -200,7 +200,7 @@ func (c *cut) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A connection that ends half way changes nothing of what is stored.
+// A connection that ends halfway changes nothing in storage.
 func TestGiveHalf(t *testing.T) {
 	t.Parallel()
 	volume, c := t.TempDir(), copyOf(t)
@@ -216,7 +216,7 @@ func TestGiveHalf(t *testing.T) {
 	equal(t, "the copy afterwards", tree(t, c.Dir()), want)
 }
 
-// A keeper that is ended while it exchanges goes on from there: what had come is in its place afterwards, whichever step was the last.
+// If a keeper is ended while it exchanges files, Finish completes the exchange from any step.
 func TestFinish(t *testing.T) {
 	t.Parallel()
 	for _, was := range []map[string]string{
@@ -238,7 +238,7 @@ func TestFinish(t *testing.T) {
 	}
 }
 
-// Whoever names what lies elsewhere, or says what makes no sense, is refused, and changes nothing.
+// Requests with paths outside the volume or invalid entries are rejected and change nothing.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for _, tree := range [][]Entry{
@@ -272,7 +272,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Of a keeper that lies no byte lies elsewhere than in the copy, and none of what wasn't asked for.
+// A malicious keeper can't make Fetch write outside the copy, or write files that weren't requested.
 func TestLies(t *testing.T) {
 	t.Parallel()
 	for _, said := range [][]Entry{
@@ -301,7 +301,7 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// What is too much to be copied is refused as that, before any of it comes: files that have more holes than a disk, folders that never end.
+// Fetch rejects volumes with too much data, such as huge sparse files or too deep folders, before it copies anything.
 func TestMuch(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("d/", maxDepth+1)
@@ -322,7 +322,7 @@ func TestMuch(t *testing.T) {
 	}
 }
 
-// A file system that is full says so, and has what it had.
+// A full file system is reported, and its content doesn't change.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	volume, c := t.TempDir(), copyOf(t)

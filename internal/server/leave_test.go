@@ -10,7 +10,7 @@ import (
 	fleet "slipway/internal/platform/node"
 )
 
-// A temporary node leaves the list when it has stopped, unless something of a site is there alone; others stay.
+// A stopped temporary node is removed from the list, unless it has a site's only copy of something. Other nodes stay.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

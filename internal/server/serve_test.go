@@ -17,7 +17,7 @@ import (
 	fleet "slipway/internal/platform/node"
 )
 
-// started cancels its context when the service says that it starts.
+// started cancels its context when the service logs that it has started.
 type started struct {
 	slog.Handler
 	stop func()
@@ -36,7 +36,7 @@ func (s started) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// serve starts the service and ends it as soon as it has started.
+// serve starts the service and stops it as soon as it has started.
 func serve(t *testing.T, store installation.Store) error {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)

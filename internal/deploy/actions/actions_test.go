@@ -34,7 +34,7 @@ import (
 
 const here = "https://slipway.test"
 
-// world is a site of Ada's whose settings allow acme/site, and an issuer that signs for its workflows.
+// world is a site of Ada's whose settings allow acme/site, and an issuer that signs tokens for its workflows.
 type world struct {
 	t        *testing.T
 	db       *db.DB
@@ -46,7 +46,7 @@ type world struct {
 	issuer   *httptest.Server
 	key      *rsa.PrivateKey
 	down     atomic.Bool  // the issuer fails
-	asked    atomic.Int32 // for its document
+	asked    atomic.Int32 // requests for its metadata
 }
 
 func newWorld(t *testing.T) *world {
@@ -116,7 +116,7 @@ func b64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
 type m map[string]any
 
-// token is what GitHub gives a run, with some claims changed.
+// token returns a token like GitHub's for a workflow run, with some claims changed.
 func (w *world) token(change m) string {
 	now := time.Now()
 	claims := m{
@@ -152,7 +152,7 @@ func (w *world) exchange(token string) (actions.Key, error) {
 	return w.actions.Exchange(w.t.Context(), token, w.site, netip.MustParseAddr("192.0.2.7"))
 }
 
-// refused wants an exchange to be refused with a code.
+// refused checks that an exchange is refused with a code.
 func (w *world) refused(token, code string) {
 	w.t.Helper()
 	_, err := w.exchange(token)
@@ -162,8 +162,8 @@ func (w *world) refused(token, code string) {
 	}
 }
 
-// A run of the branch that is named gets a key for production, in the environment that is named; every other run of the
-// repository one for previews. A key is for the site alone, ends after an hour, and is in the audit log.
+// A run on the configured branch, in the configured environment, gets a key for production. Every other run of the
+// repository gets one for previews. A key is limited to the site, expires after an hour, and is in the audit log.
 func TestRunsGetKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -202,8 +202,8 @@ func TestRunsGetKeys(t *testing.T) {
 	}
 }
 
-// Tokens that GitHub didn't sign for this installation now, that were used before, and those of other repositories get
-// nothing, also that of a repository which got the name of the one that was allowed.
+// An exchange is refused for tokens that aren't GitHub's current ones for this installation, for used tokens, and for
+// other repositories, including one that has taken the allowed repository's name.
 func TestRunsAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -245,15 +245,15 @@ func TestRunsAreRefused(t *testing.T) {
 	if _, err := w.exchange(token); err != nil {
 		t.Fatal(err)
 	}
-	w.refused(token, "invalid_request") // it was used
+	w.refused(token, "invalid_request") // already used
 	w.refused(w.token(m{"repository_id": "99"}), "invalid_target")
-	if _, err := w.exchange(w.token(nil)); err != nil { // the first repository still may
+	if _, err := w.exchange(w.token(nil)); err != nil { // the first repository is still allowed
 		t.Error(err)
 	}
 }
 
-// Nobody's workflow deploys a site that allows none, is another owner's by now, or whose person may no longer do so; a
-// site has so many keys in an hour, and those that ended are removed.
+// Workflows can't deploy a site that allows none, that has another owner, or whose settings' author has lost the right
+// to deploy. The number of a site's keys per hour is limited, and expired keys are deleted.
 func TestRunsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -305,7 +305,7 @@ func TestRunsEnd(t *testing.T) {
 	if _, err := w.exchange(w.token(nil)); err != nil {
 		t.Fatal(err)
 	}
-	w.write(func(tx *db.Tx) error { // as a transfer does
+	w.write(func(tx *db.Tx) error { // like a transfer
 		hook, workflows, err := w.git.RotateHookTx(t.Context(), tx, w.ada.Owner, w.site)
 		if hook || !workflows {
 			t.Errorf("a transfer ends a hook %v, workflows %v", hook, workflows)
@@ -314,10 +314,10 @@ func TestRunsEnd(t *testing.T) {
 	})
 	w.refused(w.token(nil), "invalid_target")
 	w.issuer.Close()
-	w.refused(w.token(nil), "invalid_target") // its keys are known already
+	w.refused(w.token(nil), "invalid_target") // the signing keys are cached already
 }
 
-// The keys of runs end when the site allows other workflows, or none, and stay when the same are saved again.
+// Keys of runs end when the site allows other workflows or none, but not when the same settings are saved again.
 func TestKeysOfRunsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -342,7 +342,7 @@ func TestKeysOfRunsEnd(t *testing.T) {
 	}
 }
 
-// An issuer that fails is asked once, however many tokens come.
+// A failing issuer is requested once, however many tokens arrive.
 func TestIssuerIsDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -16,15 +16,15 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// die begins work on a deployment the way a process does that is killed at it.
+// die starts a deployment like a process that is killed during it.
 func (w *world) die(id deployment.ID, attempt int64) {
 	w.t.Helper()
 	_, _, _, err := w.Deployments.start(w.t.Context(), id, attempt)
 	ok(w.t, err)
 }
 
-// What kills the process does so twice and no more: then its deployment fails, in words,
-// before anything of the repository is touched, and the site serves what it served.
+// A deployment that has killed the process twice fails with a clear error, before its repository is touched again. The
+// site keeps its live release.
 func TestDeploymentThatKillsTheProcessFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -34,7 +34,7 @@ func TestDeploymentThatKillsTheProcessFails(t *testing.T) {
 	x := w.trigger(s.ID, Trigger{})
 	w.die(x.ID, 1)
 	w.die(x.ID, 2)
-	w.c.Source = nil // to touch it would be a panic
+	w.c.Source = nil // using it would panic
 	ok(t, w.work(t.Context(), Run{x.ID}, 3))
 	got := w.status(x.ID)
 	if got.Status != deployment.Failed || !strings.Contains(got.Error, "stopped unexpectedly 2 times") {
@@ -45,8 +45,7 @@ func TestDeploymentThatKillsTheProcessFails(t *testing.T) {
 	}
 }
 
-// One crash costs a deployment nothing, and neither does a restart in order, however
-// often it comes.
+// A deployment succeeds after one crash, and after any number of regular restarts.
 func TestRestartsAreNotCrashes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -68,7 +67,8 @@ func TestRestartsAreNotCrashes(t *testing.T) {
 	}
 }
 
-// A deployment that loses the database while it goes live is run again, and no crash is counted, however often this happens.
+// A deployment that loses the database while it goes live runs again, however often this happens, and no crash is
+// counted.
 func TestLostDatabaseIsNoCrash(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -92,8 +92,8 @@ func TestLostDatabaseIsNoCrash(t *testing.T) {
 	}
 }
 
-// Of the deployments that were at work when the process died only one runs at a time, so
-// that the next crash is counted against the one that causes it.
+// Of several deployments that ran when the process crashed, only one runs at a time, so that another crash is
+// attributed to the right one.
 func TestSuspectsRunOneAtATime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -109,7 +109,7 @@ func TestSuspectsRunOneAtATime(t *testing.T) {
 		t.Fatalf("the second one ran beside the first: %v", err)
 	}
 	w.die(guilty.ID, 2)
-	next() // what the end of a process does
+	next() // as when the process ends
 	ok(t, w.work(t.Context(), Run{guilty.ID}, 3))
 	ok(t, w.work(t.Context(), Run{innocent.ID}, 3))
 	if g, i := w.status(guilty.ID).Status, w.status(innocent.ID).Status; g != deployment.Failed || i != deployment.Success {
@@ -117,7 +117,7 @@ func TestSuspectsRunOneAtATime(t *testing.T) {
 	}
 }
 
-// A configuration that is too large to be read is named, not passed over.
+// A configuration file that is too large fails the deployment with an error that names it, rather than being ignored.
 func TestOversizedConfigurationFailsInWords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -130,7 +130,7 @@ func TestOversizedConfigurationFailsInWords(t *testing.T) {
 	})
 }
 
-// A manifest with a merge conflict fails the deployment, and the site keeps serving the one before.
+// A manifest with a merge conflict fails the deployment, and the site keeps its live release.
 func TestConflictKeepsTheLiveRelease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -148,7 +148,7 @@ func TestConflictKeepsTheLiveRelease(t *testing.T) {
 	}
 }
 
-// dying is a runner whose command dies of its memory while the process is told to stop.
+// dying is a runner whose command runs out of memory while the process is told to stop.
 type dying struct{ stop func() }
 
 func (d dying) Run(context.Context, sandbox.Command) (sandbox.Result, error) {
@@ -156,8 +156,8 @@ func (d dying) Run(context.Context, sandbox.Command) (sandbox.Result, error) {
 	return sandbox.Result{Killed: sandbox.OutOfMemory, OOM: true, ExitCode: 137}, nil
 }
 
-// A build that dies of its memory has failed, also where the service is stopped for that
-// very death, as systemd's OOMPolicy=stop does: built again it would die again.
+// A build that runs out of memory has failed, even if that makes systemd stop the service (OOMPolicy=stop). It isn't
+// repeated.
 func TestOutOfMemoryWhileStoppingFails(t *testing.T) {
 	t.Parallel()
 	stopping, stop := context.WithCancelCause(t.Context())

@@ -40,7 +40,7 @@ import (
 
 const anna = account.OwnerID("usr_anna")
 
-// world is the service with everything real below it: git, files, database, jobs.
+// world is the package under test with real dependencies: Git, files, database and jobs.
 type world struct {
 	told told
 	*Deployments
@@ -60,17 +60,17 @@ type world struct {
 	asked asked
 }
 
-// asked holds the statements that the database was sent while it listens.
+// asked records the statements sent to the database while on is set.
 type asked struct {
-	mu   sync.Mutex // guards the rest
+	mu   sync.Mutex // guards the following fields
 	on   bool
 	list []string
 
-	losing string // commits of transactions with a statement that has this text are lost. Empty: none are.
-	hit    bool   // the last statement was one
+	losing string // lose commits of transactions with a statement that contains this text. Optional.
+	hit    bool   // the current transaction has such a statement
 }
 
-// Next is Faults of the database.
+// Next implements the database's Faults.
 func (a *asked) Next() db.Fault {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -98,7 +98,7 @@ func (a *asked) see(q string) {
 	}
 }
 
-// told notes which sites a keeper and a part were to forget.
+// told records the sites that the Keeper and the Part were told to forget.
 type told struct {
 	mu   sync.Mutex // guards list
 	list []string
@@ -116,13 +116,13 @@ func (x *told) all() []string {
 	return slices.Clone(x.list)
 }
 
-// ForgetSite is Keeper's.
+// ForgetSite implements Keeper.
 func (x *told) ForgetSite(_ context.Context, id site.ID) error {
 	x.note("keeper", id)
 	return nil
 }
 
-// ForgetSiteTx is Part's.
+// ForgetSiteTx implements Part.
 func (x *told) ForgetSiteTx(_ context.Context, _ *db.Tx, id site.ID) error {
 	x.note("part", id)
 	return nil
@@ -171,7 +171,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	return w
 }
 
-// sweep collects garbage as if a day had passed since anything was written.
+// sweep collects garbage as if all files were a day old.
 func (w *world) sweep() {
 	w.t.Helper()
 	yesterday := time.Now().Add(-24 * time.Hour)
@@ -185,7 +185,7 @@ func (w *world) sweep() {
 	ok(w.t, err)
 }
 
-// start runs the workers as a process does.
+// start runs the workers.
 func (w *world) start() {
 	w.jobs = job.New(job.Config{
 		DB:     w.db,
@@ -211,7 +211,7 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// commit writes files as one more commit of acme/<name> and returns its id.
+// commit commits files to acme/<name> and returns the commit's ID.
 func (w *world) commit(name string, files map[string]string) string {
 	w.t.Helper()
 	dir := filepath.Join(w.repos, "acme", name)
@@ -251,7 +251,7 @@ func (w *world) site(repo string) site.Site {
 	return s
 }
 
-// live returns the site once its provisioning has ended.
+// live waits until the site is provisioned and returns it.
 func (w *world) live(id site.ID) site.Site {
 	w.t.Helper()
 	var s site.Site
@@ -297,7 +297,7 @@ func (w *world) write(fn func(tx *db.Tx) error) {
 	ok(w.t, w.db.Write(w.t.Context(), fn))
 }
 
-// log returns the messages of a deployment, each with its level in front.
+// log returns a deployment's messages with their levels.
 func (w *world) log(id deployment.ID) []string {
 	w.t.Helper()
 	lines, _, err := w.Logs(w.t.Context(), anna, id, 0, 1000)
@@ -457,7 +457,7 @@ func TestHooksFoldAndSupersede(t *testing.T) {
 		hook, err = w.sites.CreateHookTx(t.Context(), tx, anna, s.ID, site.NewHook{Name: "ci", Branch: "main"})
 		return err
 	})
-	w.stop() // so that they wait
+	w.stop() // so that deployments wait
 	call := func(c HookCall) (x deployment.Deployment, folded bool) {
 		t.Helper()
 		w.write(func(tx *db.Tx) (err error) { x, folded, err = w.TriggerHookTx(t.Context(), tx, hook.ID, c); return err })
@@ -516,7 +516,7 @@ func TestCancelWaitingAndRunning(t *testing.T) {
 	if x := w.status(waiting.ID); x.Status != deployment.Canceled || x.StartedAt != 0 {
 		t.Fatalf("got %+v", x)
 	}
-	ok(t, cancel(waiting.ID)) // again is no error
+	ok(t, cancel(waiting.ID)) // canceling again is no error
 	at := time.Now()
 	ok(t, cancel(running.ID))
 	if x := w.ended(running.ID); x.Status != deployment.Canceled || x.Error != "Canceled by its owner" {
@@ -562,7 +562,7 @@ func TestRollbackIsInstantAndWinsOverOlderRuns(t *testing.T) {
 	if x := w.status(back.ID); x.Status != deployment.Success || !x.Current {
 		t.Fatalf("after the transaction it is %s, current %v", x.Status, x.Current)
 	}
-	w.start() // what was triggered before the rollback must not undo it
+	w.start() // a deployment triggered before the rollback must not undo it
 	if x := w.ended(older.ID); x.Status != deployment.Canceled {
 		t.Fatalf("the older deployment ended as %s", x.Status)
 	}
@@ -577,8 +577,7 @@ func TestRollbackIsInstantAndWinsOverOlderRuns(t *testing.T) {
 	}
 }
 
-// A run that is interrupted, wherever it was, is done again and ends; a worker that was
-// overtaken writes nothing.
+// A run that is interrupted at any point runs again and completes. The worker that was replaced can't write anything.
 func TestInterruptedRunIsDoneAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -586,7 +585,7 @@ func TestInterruptedRunIsDoneAgain(t *testing.T) {
 	s := w.live(w.site("git.test/acme/site").ID)
 	w.stop()
 	x := w.trigger(s.ID, Trigger{})
-	// The first worker starts, writes a line, and is never heard of again.
+	// The first worker starts, writes a line, and disappears.
 	started, _, _, err := w.Deployments.start(t.Context(), x.ID, 1)
 	ok(t, err)
 	dead, err := w.progress(t.Context(), started, 1)
@@ -594,7 +593,7 @@ func TestInterruptedRunIsDoneAgain(t *testing.T) {
 	dead.enter("fetch", deployment.Building)
 	dead.Printf("info", "the first worker was here")
 	ok(t, dead.Flush(t.Context()))
-	// The second takes over.
+	// The second worker takes over.
 	ok(t, w.work(t.Context(), Run{x.ID}, 2))
 	got := w.status(x.ID)
 	if got.Status != deployment.Success || got.StartedAt != started.StartedAt {
@@ -611,11 +610,11 @@ func TestInterruptedRunIsDoneAgain(t *testing.T) {
 	if _, _, _, err := w.Deployments.start(t.Context(), late.ID, 5); err != nil {
 		t.Fatal(err)
 	}
-	ok(t, w.work(t.Context(), Run{late.ID}, 4)) // a worker that was held up takes nothing over
+	ok(t, w.work(t.Context(), Run{late.ID}, 4)) // a delayed worker takes nothing over
 	if got := w.status(late.ID); got.Status != deployment.Building {
 		t.Fatalf("the older worker left it %s", got.Status)
 	}
-	ok(t, w.work(t.Context(), Run{x.ID}, 3)) // once more does nothing
+	ok(t, w.work(t.Context(), Run{x.ID}, 3)) // a repeated run does nothing
 	if again := w.status(x.ID); again.CompletedAt != got.CompletedAt {
 		t.Fatal("an ended deployment ended again")
 	}
@@ -685,7 +684,7 @@ func TestCollectKeepsWhatIsNeeded(t *testing.T) {
 		t.Fatalf("collect: %v, want to be called again", err)
 	}
 	ok(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
-		_, err := tx.Exec(t.Context(), `UPDATE release_holds SET until = 0`) // as hours later
+		_, err := tx.Exec(t.Context(), `UPDATE release_holds SET until = 0`) // as if hours had passed
 		return err
 	}))
 	w.sweep()
@@ -700,8 +699,7 @@ func TestCollectKeepsWhatIsNeeded(t *testing.T) {
 	}
 }
 
-// What a running deployment builds on, and what it has made, is kept on every node until a
-// row refers to it.
+// The releases that a running deployment uses or has made are kept on every node until a row refers to them.
 func TestHeldReleasesAreRoots(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -721,7 +719,7 @@ func TestHeldReleasesAreRoots(t *testing.T) {
 	if _, err := w.rel.Load(t.Context(), x.Release); err != nil {
 		t.Errorf("the release that was made a moment ago: %v", err)
 	}
-	ok(t, hold.Release(t.Context(), w.db, release.ID(blob.Sum([]byte("gone")).String()))) // as of a previous release that was damaged
+	ok(t, hold.Release(t.Context(), w.db, release.ID(blob.Sum([]byte("gone")).String()))) // as for a previous release that was damaged
 	w.sweep()
 	exec(`UPDATE release_holds SET until = $1`, db.Now().Add(-time.Second))
 	w.sweep()
@@ -730,7 +728,7 @@ func TestHeldReleasesAreRoots(t *testing.T) {
 	}
 }
 
-// testLog shows the service's log with the test that caused it.
+// testLog writes the service's log to the test's log.
 type testLog struct{ t *testing.T }
 
 func (l testLog) Write(b []byte) (int, error) { l.t.Logf("%s", b); return len(b), nil }

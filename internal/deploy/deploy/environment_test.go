@@ -10,7 +10,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Commands from another host's file see that host's variables, which the site's own go before.
+// Commands from another platform's configuration get that platform's variables. The site's own variables take
+// precedence.
 func TestVariablesOfOtherHosts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// What is published without an index.html, and LFS files that could not be had, are named
-// in the log of a deployment that succeeds.
+// The log of a successful deployment reports a missing index.html, and LFS files that couldn't be downloaded.
 func TestWhatIsMissingIsNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -13,7 +13,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// examples is a tree of which only some files are read.
+// examples is a source tree from which only some files are read.
 type examples struct {
 	sourceTree
 	files map[string]string
@@ -27,7 +27,8 @@ func (e examples) ReadFile(_ context.Context, name string, _ int64) ([]byte, err
 	return []byte(text), nil
 }
 
-// The error of a program that may lack variables lists those that the project's example file has and the site hasn't.
+// If a program fails and may lack variables, the error lists the variables of the project's example file that the site
+// doesn't have.
 func TestLackingVariables(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -20,7 +20,7 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// limited makes a world whose accounts have these limits.
+// limited creates a world whose accounts have these limits.
 func limited(t *testing.T, most map[limits.Name]int64, change ...func(*Config)) (*world, *limits.Limits) {
 	l := limits.New(limits.Settings{Defaults: most})
 	return newWorld(t, append(change, func(c *Config) { c.Limits = l })...), l
@@ -33,9 +33,8 @@ func used(t *testing.T, w *world, l *limits.Limits, owner account.OwnerID, name 
 	return u.Used
 }
 
-// The files of all stored releases together stay below the limit: what a release adds
-// counts, what it shares with the one before does not, and the deployment that is one too
-// many says so and leaves the live site alone.
+// The files of all stored releases together stay below the limit. A release counts only what it adds to the one before.
+// A deployment that would exceed the limit fails with a clear error, and the live site stays.
 func TestStorageIsLimited(t *testing.T) {
 	t.Parallel()
 	w, l := limited(t, map[limits.Name]int64{limits.Storage: 10_000})
@@ -60,26 +59,26 @@ func TestStorageIsLimited(t *testing.T) {
 	if x.Status != deployment.Failed || !strings.Contains(x.Error, "Limit reached: stored files") || !strings.Contains(x.Error, "9.7 KiB") {
 		t.Errorf("%s: %s", x.Status, x.Error)
 	}
-	// Of what is there already there may be as much as one likes.
+	// Files that are stored already don't count again.
 	w.commit("site", map[string]string{"index.html": strings.Repeat("c", 3000), "again.html": strings.Repeat("b", 2000)})
 	if x := w.again(s); x.Status != deployment.Success {
 		t.Error(x.Error)
 	}
-	// Without any room, a deployment is refused when it is asked for.
+	// If the limit is reached, a new deployment is refused immediately.
 	ok(t, w.db.Admin(t.Context(), `UPDATE deployments SET added_bytes = 4000 WHERE added_bytes = 3000`))
 	_, err := w.Trigger(t.Context(), s.Owner, s.ID, Trigger{Cause: deployment.ByAPI})
 	if f := fault.As(err); f == nil || f.Kind != fault.Payment || f.Limit.Name != "storage.bytes" || f.Limit.Limit != 10_000 ||
 		f.Limit.Current != 10_000 {
 		t.Errorf("%v", err)
 	}
-	// When the oldest release goes, the next one counts whole.
+	// After the oldest release is deleted, the next one counts completely.
 	ok(t, w.db.Admin(t.Context(), `UPDATE deployments SET release = '' WHERE id = '`+string(first.ID)+`'`))
 	if n := used(t, w, l, s.Owner, limits.Storage); n != 5000 {
 		t.Errorf("%d bytes are used", n)
 	}
 }
 
-// build counts what a build of the site has taken.
+// build adds a build's duration to the usage of the site's owner.
 func (w *world) build(s site.Site, took time.Duration) {
 	w.t.Helper()
 	source := usage.ProcessSource("test")
@@ -87,8 +86,8 @@ func (w *world) build(s site.Site, took time.Duration) {
 	ok(w.t, w.c.Usage.Write(w.t.Context(), source))
 }
 
-// Build minutes of a calendar month: who has used them up builds nothing more in it, and
-// publishes what needs no build as before.
+// When the calendar month's build minutes are used up, the account can't run builds, but can still deploy sites that
+// need no build.
 func TestBuildMinutesAreLimited(t *testing.T) {
 	t.Parallel()
 	w, l := limited(t, map[limits.Name]int64{limits.BuildMinutes: 2})
@@ -119,13 +118,13 @@ func TestBuildMinutesAreLimited(t *testing.T) {
 	if x := w.again(plain); x.Status != deployment.Success {
 		t.Error(x.Error)
 	}
-	// A site that has not been built this month is refused when it turns out to be built.
+	// A site that hasn't been built this month is refused when the deployment turns out to need a build.
 	w.commit("other", map[string]string{"slipway.toml": "[build]\ncommand = \"true\"\n"})
 	other := w.site("git.test/acme/other")
 	if x := w.firstOf(other); x.Status != deployment.Failed || !strings.Contains(x.Error, "Limit reached: build minutes") {
 		t.Errorf("%s: %s", x.Status, x.Error)
 	}
-	// A month later all is as new.
+	// In the next month, builds are possible again.
 	ok(t, w.db.Admin(t.Context(), `UPDATE usage_sources SET hour = hour - 2700000000`)) // 750 hours
 	if n := used(t, w, l, built.Owner, limits.BuildMinutes); n != 0 {
 		t.Errorf("%d minutes are used", n)
@@ -133,8 +132,8 @@ func TestBuildMinutesAreLimited(t *testing.T) {
 	w.again(built)
 }
 
-// A preview address that comes about by itself never fails its deployment: the one that
-// was deployed longest ago ends for it.
+// A branch's automatic preview URL never fails its deployment: the preview that was deployed longest ago is removed for
+// it.
 func TestPreviewsMakeRoom(t *testing.T) {
 	t.Parallel()
 	w, l := limited(t, map[limits.Name]int64{limits.Previews: 2})
@@ -153,7 +152,7 @@ func TestPreviewsMakeRoom(t *testing.T) {
 	if err := host("three", true); !fault.Is(err, fault.Payment) {
 		t.Errorf("%v", err)
 	}
-	ok(t, host("one", true)) // it has one
+	ok(t, host("one", true)) // it already has one
 	ok(t, w.db.Admin(t.Context(), `UPDATE preview_hosts SET used_at = 1 WHERE branch = 'one'`))
 	ok(t, host("three", false))
 	var left string
@@ -163,7 +162,7 @@ func TestPreviewsMakeRoom(t *testing.T) {
 	}
 }
 
-// firstOf returns the deployment that a new site starts with, when it has ended.
+// firstOf waits until a new site's first deployment has ended and returns it.
 func (w *world) firstOf(s site.Site) deployment.Deployment {
 	w.t.Helper()
 	var id deployment.ID
@@ -173,13 +172,13 @@ func (w *world) firstOf(s site.Site) deployment.Deployment {
 	return w.ended(id)
 }
 
-// again returns a further deployment of a site, when it has ended.
+// again deploys a site again, waits until the deployment has ended and returns it.
 func (w *world) again(s site.Site) deployment.Deployment {
 	w.t.Helper()
 	return w.ended(w.trigger(s.ID, Trigger{Cause: deployment.ByAPI}).ID)
 }
 
-// endless is a runner whose commands run until they are ended.
+// endless is a runner whose commands run until they are stopped.
 type endless struct{}
 
 func (endless) Run(ctx context.Context, _ sandbox.Command) (sandbox.Result, error) {
@@ -187,8 +186,8 @@ func (endless) Run(ctx context.Context, _ sandbox.Command) (sandbox.Result, erro
 	return sandbox.Result{Killed: sandbox.Canceled}, nil
 }
 
-// A build ends where its owner's build minutes do, also where several share them, and its time
-// is noted while it runs.
+// A build is stopped when its owner's build minutes are used up, also by concurrent builds. Its time is recorded while
+// it runs.
 func TestBuildEndsWithItsMinutes(t *testing.T) {
 	t.Parallel()
 	w, l := limited(t, map[limits.Name]int64{limits.BuildMinutes: 2}, func(c *Config) {

@@ -11,7 +11,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// sitesOf makes sites without their provisioning: no worker runs in these tests.
+// sitesOf creates sites without provisioning them: these tests run no worker.
 func (w *world) sitesOf(owner account.OwnerID, n int) (ids []site.ID) {
 	w.t.Helper()
 	for i := range n {
@@ -52,7 +52,7 @@ func TestLatest(t *testing.T) {
 		len(got[ids[0]].Stages) != len(b.Stages) {
 		t.Errorf("got %+v", got)
 	}
-	// What is not asked for does not come, and nothing is no question.
+	// Only the requested sites are returned, and no sites for an empty request.
 	if got, err := w.Latest(ctx, w.db, ids[1:2]); err != nil || len(got) != 1 {
 		t.Errorf("one: %v, %v", got, err)
 	}
@@ -72,7 +72,7 @@ func TestLatest(t *testing.T) {
 	}))
 }
 
-// A page says of each that waits what it waits for, as its own page does.
+// A list shows each waiting deployment's reason, like the deployment's own page.
 func TestListPagesAndQueues(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A meter counts from its last start, and nothing while it is stopped.
+// A meter counts from its last start, and not while it is stopped.
 func TestMeter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

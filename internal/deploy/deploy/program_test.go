@@ -10,7 +10,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Variables that Slipway sets itself are named, so that nobody waits for the application at another port.
+// The log names variables that Slipway overrides, such as PORT.
 func TestUnusedVariables(t *testing.T) {
 	t.Parallel()
 	got := unused([]site.Var{{Key: "PORT", Value: "8080"}, {Key: "PORTAL", Value: "x"}, {Key: "HOST", Value: "0.0.0.0"}})
@@ -19,7 +19,8 @@ func TestUnusedVariables(t *testing.T) {
 	}
 }
 
-// The error of a program that didn't start has the cause that its output shows; others, and one for its memory, stay.
+// The error of a program that fails to start contains the cause found in its output. Other errors, and out of memory,
+// aren't changed.
 func TestStartsThatFailAreExplained(t *testing.T) {
 	t.Parallel()
 	lines := []string{"starting", "Error: EROFS: read-only file system, mkdir '/app/web/data'"}

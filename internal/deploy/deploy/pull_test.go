@@ -11,8 +11,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// A fork's deployment sees nothing of what the site's own builds see, is shown at its pull
-// request's address alone, and never reaches production.
+// A fork's deployment doesn't get the variables of the site's own builds, is only served at its pull request's URL, and
+// never goes live.
 func TestForksDeploymentIsApart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -67,7 +67,7 @@ func TestForksDeploymentIsApart(t *testing.T) {
 	}
 }
 
-// build.watch of slipway.toml is known from the live deployment.
+// WatchOf returns build.watch of slipway.toml from the live deployment.
 func TestWatchOfSlipwayTOML(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

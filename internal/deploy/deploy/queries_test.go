@@ -9,7 +9,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// A deployment reads its site's row twice: locked as it starts, and locked as it goes live.
+// A deployment reads its site's row twice, with a lock each time: when it starts and when it goes live.
 func TestDeploymentReadsItsSiteTwice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -44,7 +44,7 @@ func TestDeploymentReadsItsSiteTwice(t *testing.T) {
 	}
 }
 
-// What a push asks for reads the site's open deployments, however many have ended.
+// A push reads only the site's unfinished deployments, by an index, however many have ended.
 func TestPushReadsOpenDeployments(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

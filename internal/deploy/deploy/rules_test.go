@@ -7,8 +7,8 @@ import (
 	"slipway/internal/deploy/deployment"
 )
 
-// A _headers at the top that protects paths counts though a folder is published, and one that can't be
-// understood fails the deployment.
+// A _headers file in the repository's root that protects paths applies even if only a folder is published. If it is
+// invalid, the deployment fails.
 func TestProtectionAtTheTop(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -29,8 +29,7 @@ func TestProtectionAtTheTop(t *testing.T) {
 	}
 }
 
-// A commit's rules are compiled with its deployment, and what is not obeyed is a warning in
-// the log with its line.
+// A commit's rules are compiled with its deployment. The log has a warning with the line number for each ignored rule.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -8,7 +8,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// A site keeps the server's Node.js if its live deployment was built with it by choice.
+// A site keeps using the server's Node.js if its live deployment was built with it.
 func TestServerNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -28,7 +28,7 @@ func TestServerNode(t *testing.T) {
 			t.Errorf("%+v: %v, %v", plan, got, err)
 		}
 	}
-	check(framework.Plan{Manager: "npm"}, false) // not live
+	check(framework.Plan{Manager: "npm"}, false) // not live yet
 	s = w.live(s.ID)
 	check(framework.Plan{Manager: "npm"}, true)
 	check(framework.Plan{Runtime: framework.Node}, true)

@@ -15,7 +15,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// branch makes a branch of acme/<name> at its newest commit and leaves it checked out.
+// branch creates a branch of acme/<name> at the current commit and checks it out.
 func (w *world) branch(repo, name string) {
 	w.t.Helper()
 	out, err := exec.Command("git", "-C", filepath.Join(w.repos, "acme", repo), "checkout", "-q", "-B", name).CombinedOutput()
@@ -31,7 +31,7 @@ func (w *world) reload(id site.ID) site.Site {
 	return s
 }
 
-// served returns the release that a preview label serves.
+// served returns the deployment that a preview label serves.
 func (w *world) served(id site.ID, label string) (deployment deployment.ID) {
 	w.t.Helper()
 	err := w.db.QueryRow(
@@ -44,8 +44,8 @@ func (w *world) served(id site.ID, label string) (deployment deployment.ID) {
 	return deployment
 }
 
-// Another branch is a preview: it leaves production alone until it is promoted, and then
-// production serves that very release.
+// A deployment of another branch is a preview. It doesn't change production until it is promoted, and then production
+// serves the same release.
 func TestAnotherBranchIsAPreview(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -89,7 +89,7 @@ func TestAnotherBranchIsAPreview(t *testing.T) {
 	}
 }
 
-// Production changes only by its branch, a promotion or a rollback.
+// Production can only be changed by its branch, a promotion or a rollback.
 func TestProductionIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -136,7 +136,7 @@ func TestProductionIsRefused(t *testing.T) {
 	}
 }
 
-// A retry builds the commit that it shows, although the branch has moved on.
+// A retry builds the same commit even if the branch has newer ones.
 func TestRetryBuildsTheSameCommit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -161,9 +161,9 @@ func TestRetryBuildsTheSameCommit(t *testing.T) {
 	}
 }
 
-// A Git provider serves every commit that it stores, of any branch and at some also of forks. What names a commit, a signed
-// push or a caller, deploys it where the branch has it alone. A commit that the branch had when it was deployed can be
-// redeployed; one that it never had can't be retried into it.
+// A Git provider may serve commits of any branch, and even of forks. A commit requested by a signed push or an API call
+// is only deployed if its branch contains it. A commit that the branch contained when it was deployed can be
+// redeployed.
 func TestCommitsOfOtherBranchesAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -199,19 +199,19 @@ func TestCommitsOfOtherBranchesAreRefused(t *testing.T) {
 		return err
 	})
 	refused(x)
-	// On its own branch it is a preview, which doesn't make it a commit of the production branch.
+	// On its own branch the commit becomes a preview, which doesn't make it a commit of the production branch.
 	if x = w.ended(w.trigger(s.ID, Trigger{Commit: evil, Branch: "evil"}).ID); x.Status != deployment.Success || x.Target != deployment.Preview {
 		t.Errorf("%s %s", x.Status, x.Error)
 	}
 	refused(w.trigger(s.ID, Trigger{Commit: evil}))
-	// Nor does an upload that claims to be of it.
+	// An upload that claims to be of the commit doesn't either.
 	ok(t, w.db.Admin(t.Context(), `INSERT INTO deployments (id, site_id, owner_id, label, status, cause, branch, title, clear_cache, commit_hash,
 			commit_message, commit_author, framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at,
 			started_at, completed_at, repository, upload_id)
 		SELECT 'dep_claimed', site_id, owner_id, label, 'success', 'api', 'main', '', FALSE, '`+evil+`', '', '', '', '', '', '', '', '', '[]', 0,
 			'', 1, 1, 1, repository, 'upl_x' FROM deployments WHERE id = '`+string(s.LiveDeployment)+`'`))
 	refused(w.trigger(s.ID, Trigger{Commit: evil}))
-	// After a forced push the old commit is refused, except where it was deployed from the branch before.
+	// After a forced push the old commit is refused, unless it was deployed from the branch earlier.
 	if out, err := exec.Command("git", "-C", filepath.Join(w.repos, "acme/site"), "checkout", "-q", "--orphan", "fresh").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -229,8 +229,7 @@ func TestCommitsOfOtherBranchesAreRefused(t *testing.T) {
 	}
 }
 
-// A deployment of a branch that stops being the production branch while it waits becomes
-// a preview.
+// If a branch stops being the production branch while its deployment waits, the deployment becomes a preview.
 func TestBranchChangedWhileWaiting(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -254,8 +253,8 @@ func TestBranchChangedWhileWaiting(t *testing.T) {
 	}
 }
 
-// Each branch keeps its label, no two branches of a site share one, and none can be taken
-// for a deployment's own.
+// Each branch keeps its label, the labels of a site's branches are unique, and none looks like a deployment's own
+// label.
 func TestPreviewLabels(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -263,7 +262,7 @@ func TestPreviewLabels(t *testing.T) {
 	s := w.live(w.site("git.test/acme/site").ID)
 	w.stop()
 	label := regexp.MustCompile(`^https://([a-z0-9](?:[a-z0-9-]*[a-z0-9])?)--my-site\.sites\.test$`)
-	ownLabel := regexp.MustCompile(`^[a-z0-9]{12}$`) // of a deployment
+	ownLabel := regexp.MustCompile(`^[a-z0-9]{12}$`) // of a single deployment
 	seen := map[string]string{}
 	for _, branch := range []string{
 		"feat/x", "feat-x", "FEAT-X", "abcdefghijkl", "x/abcdef123456",
@@ -290,8 +289,7 @@ func TestPreviewLabels(t *testing.T) {
 	}
 }
 
-// The number of preview addresses of a site is bounded: the ones that were deployed
-// longest ago end.
+// The number of a site's preview URLs is limited: those deployed longest ago are removed.
 func TestPreviewsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

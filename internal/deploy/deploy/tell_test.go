@@ -18,8 +18,7 @@ import (
 	"slipway/internal/tenant/notify"
 )
 
-// People are told of a deployment that fails, and of the first that works again; not of those that go on
-// working.
+// A notification is sent when a deployment fails and when the next one succeeds, but not for later successful ones.
 func TestTell(t *testing.T) {
 	t.Parallel()
 	type message struct {
@@ -70,7 +69,7 @@ func TestTell(t *testing.T) {
 	}
 	w.commit("shop", map[string]string{"index.html": "1"})
 	s := w.live(w.site("https://git.test/acme/shop").ID)
-	fail := Trigger{Commit: strings.Repeat("0", 40)} // there is no such
+	fail := Trigger{Commit: strings.Repeat("0", 40)} // an unknown commit
 	deploy := func(trigger Trigger) string {
 		return "https://slipway.test/sites/" + string(s.ID) + "/deployments/" + string(w.ended(w.trigger(s.ID, trigger).ID).ID)
 	}

@@ -20,7 +20,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// folder makes a site without a repository.
+// folder creates a site for uploads.
 func (w *world) folder() site.Site {
 	w.t.Helper()
 	s, err := w.sites.Create(w.t.Context(), anna, site.NewSite{Name: "My folder", Type: "static", Source: "upload"})
@@ -28,7 +28,7 @@ func (w *world) folder() site.Site {
 	return s
 }
 
-// send uploads files to a site, and returns the upload and how many contents were missing.
+// send uploads files to a site, and returns the upload and the number of missing contents.
 func (w *world) send(s site.ID, n upload.NewUpload, files map[string]string) (upload.ID, int64) {
 	w.t.Helper()
 	var u upload.Upload
@@ -71,8 +71,8 @@ func (w *world) deployUpload(id upload.ID) deployment.Deployment {
 	return w.ended(x.ID)
 }
 
-// Files that were uploaded go live as they are; the next upload sends what changed alone, also after a day and a sweep, and a rollback
-// works as of any other deployment.
+// Uploaded output goes live unchanged. The next upload sends only changed files, even after a day and a garbage
+// collection. Rollbacks work as for other deployments.
 func TestUploadedOutputGoesLive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -91,7 +91,7 @@ func TestUploadedOutputGoesLive(t *testing.T) {
 	if got := w.files(x.Release); !slices.Equal(got, []string{"big.css", "index.html", "logo.png", "package.json"}) {
 		t.Errorf("published %v", got)
 	}
-	w.write(func(tx *db.Tx) error { // a day later
+	w.write(func(tx *db.Tx) error { // as if a day had passed
 		_, err := tx.Exec(t.Context(), `UPDATE uploads SET touched_at = $1`, db.Now().Add(-25*time.Hour))
 		return err
 	})
@@ -124,8 +124,8 @@ func TestUploadedOutputGoesLive(t *testing.T) {
 	}
 }
 
-// Production is deployed again from what was uploaded to it last, not from a preview's files, and a preview from its own; also after
-// a day, when other uploads are over.
+// Redeploying production uses its last upload, not a preview's, and a preview uses its own. This works even after a
+// day, when other uploads have expired.
 func TestDeployingAgainKeepsToItsTarget(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -168,7 +168,8 @@ func TestDeployingAgainKeepsToItsTarget(t *testing.T) {
 	}
 }
 
-// What an upload was sent for an earlier manifest counts as long as it is kept: until the upload is deployed.
+// Contents that an upload received for an earlier manifest count towards the limit as long as they are kept, which is
+// until the upload is deployed.
 func TestReceivedContentsCount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -228,7 +229,7 @@ func TestReceivedContentsCount(t *testing.T) {
 	}
 }
 
-// An upload counts what another was sent, too: that one may be deleted first.
+// Contents that another upload received count too, because that upload may be deleted first.
 func TestContentsOfOtherUploadsCount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -242,7 +243,7 @@ func TestContentsOfOtherUploadsCount(t *testing.T) {
 	}
 }
 
-// Source that was uploaded is detected like a commit, links inside are followed, and others left out.
+// An uploaded source is detected like a commit. Links within it are followed, others are skipped.
 func TestUploadedSourceIsDetected(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -262,7 +263,7 @@ func TestUploadedSourceIsDetected(t *testing.T) {
 	}
 }
 
-// A sweep spares what an open upload names and has been sent, and takes it a day after its last byte.
+// A garbage collection keeps an open upload's contents, and deletes them a day after its last byte.
 func TestSweepSparesOpenUploads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -292,7 +293,7 @@ func TestSweepSparesOpenUploads(t *testing.T) {
 	}
 }
 
-// A site with a repository takes no uploads.
+// A site with a repository accepts no uploads.
 func TestGitSitesTakeNoUploads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -20,7 +20,7 @@ const (
 	ben  = account.OwnerID("usr_ben")
 )
 
-// world is Deployments over rows that this test writes: whatever package deploy would do.
+// world is Deployments with rows that the test writes in place of package deploy.
 type world struct {
 	*deployment.Deployments
 	t     *testing.T
@@ -61,7 +61,7 @@ func (w *world) site(owner account.OwnerID, name string) (id site.ID) {
 	return id
 }
 
-// add inserts a deployment; they are as old as the order of the calls says.
+// add inserts a deployment. Later calls insert newer ones.
 func (w *world) add(owner account.OwnerID, of site.ID, status deployment.Status, branch string, place int) (id deployment.ID) {
 	w.t.Helper()
 	w.write(func(tx *db.Tx) error {
@@ -81,7 +81,7 @@ func (w *world) add(owner account.OwnerID, of site.ID, status deployment.Status,
 	return id
 }
 
-// A list is its owner's, the newest first, narrowed and counted by what is asked for.
+// A list contains only the owner's deployments, newest first, and filters and counts them.
 func TestList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -100,7 +100,7 @@ func TestList(t *testing.T) {
 	w.add(anna, other, deployment.Success, "main", 0)
 	for name, tt := range map[string]struct {
 		f     deployment.Filter
-		first int // of ids; -1: none
+		first int // index in ids; -1 if there is none
 		rows  int
 		total int
 	}{
@@ -142,8 +142,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// Who waits for a build slot is first, in the order of the turns; the others stand behind them in
-// the order of asking, and behind an earlier one of the same site.
+// Deployments that wait for a build slot come first, in the order of their turns. The others follow in the order of
+// creation, after earlier ones of the same site.
 func TestPlacesInTheQueue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -157,7 +157,7 @@ func TestPlacesInTheQueue(t *testing.T) {
 	for _, tt := range []struct {
 		owner  account.OwnerID
 		id     deployment.ID
-		at     int // 0: it doesn't wait
+		at     int // 0 if it doesn't wait
 		reason string
 	}{
 		{anna, runs, 0, ""},

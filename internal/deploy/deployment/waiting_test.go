@@ -7,7 +7,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// A commit that was pushed waits until it or a later one of its branch is deployed, unless its owner left it out.
+// A pushed commit is waiting until it or a later commit of its branch is deployed, unless its owner skipped it.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	pushed := func(commit string, status Status, why string) Deployment {
@@ -24,7 +24,7 @@ func TestWaiting(t *testing.T) {
 	}
 	with := func(x Deployment, change func(*Deployment)) Deployment { change(&x); return x }
 	for name, tt := range map[string]struct {
-		list []Deployment // the oldest first
+		list []Deployment // oldest first
 		want string
 	}{
 		"nothing":                    {nil, ""},

@@ -10,7 +10,8 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// The blobs of a release stay for as long as it is kept; one that can't be read holds up nothing.
+// A held release's blobs are kept until the hold ends. A release that can't be read doesn't prevent a garbage
+// collection.
 func TestRoots(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -55,7 +56,7 @@ func TestRoots(t *testing.T) {
 		}
 	}
 	first, second := make("first"), make("second")
-	keep("") // a deployment that builds on nothing
+	keep("") // a deployment without a base release
 	keep(first)
 	gone := release.ID(strings.Repeat("ab", 32))
 	keep(gone)
@@ -72,7 +73,7 @@ func TestRoots(t *testing.T) {
 		t.Errorf("with the first past its time, marked %v", got)
 	}
 	sql(`UPDATE release_holds SET until = $2 WHERE release = $1`, second, db.Now().Add(holdTime/100))
-	keep(second) // again, for the whole time
+	keep(second) // renews the hold
 	var rows int
 	var until db.Time
 	if err := d.QueryRow(t.Context(), `SELECT count(*) FROM release_holds`).Scan(&rows); err != nil || rows != 2 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Time stands still while a deployment waits for its turn, and then goes on.
+// The clock stops while a deployment waits for its turn, and then continues.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -14,7 +14,7 @@ func TestClock(t *testing.T) {
 		c := NewClock(time.Minute, func() { rang <- time.Now() })
 		time.Sleep(20 * time.Second)
 		c.Stop()
-		time.Sleep(time.Hour) // longer than it has
+		time.Sleep(time.Hour) // longer than the remaining time
 		select {
 		case <-rang:
 			t.Fatal("it rang while it stood")

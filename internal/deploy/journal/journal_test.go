@@ -12,8 +12,8 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// The connection can end, or its caller, while a transaction is being committed: its lines are there or not, and either way the log
-// has each of them once when the next ones are written.
+// If the result of a commit is unknown, because the connection or the context ended, its lines may or may not be
+// stored. After the next write, the log has each of them exactly once.
 func TestUnknownCommit(t *testing.T) {
 	t.Parallel()
 	for _, committed := range []int{0, 2} {
@@ -67,7 +67,7 @@ func TestUnknownCommit(t *testing.T) {
 	}
 }
 
-// A log that was forgotten meanwhile, as with its site, ends nobody.
+// If the log was deleted meanwhile, as with its site, the next write doesn't fail.
 func TestForgottenAfterUnknownCommit(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

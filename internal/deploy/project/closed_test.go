@@ -8,7 +8,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// What .htaccess closes stays closed where a command is set that starts the site, by the settings or by slipway.toml.
+// Paths that .htaccess closes stay closed if the settings or slipway.toml set the site's start command.
 func TestClosedWithCommand(t *testing.T) {
 	t.Parallel()
 	command := "php -S 0.0.0.0:$PORT"
@@ -37,7 +37,8 @@ func TestClosedWithCommand(t *testing.T) {
 	}
 }
 
-// The site's settings say where a PHP project is served from, before slipway.toml and detection. What isn't in the project is refused.
+// The site's settings for a PHP project's document root take precedence over slipway.toml and detection. Paths that the
+// project doesn't contain are rejected.
 func TestPHPPlace(t *testing.T) {
 	t.Parallel()
 	text := func(s string) *string { return &s }

@@ -8,7 +8,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// What has storage, or is PHP, has one instance: whoever asks for several, in the settings or in slipway.toml.
+// Sites with storage, and PHP sites, can only have one instance. Settings or a slipway.toml with more are rejected.
 func TestCheckInstances(t *testing.T) {
 	t.Parallel()
 	two := 2

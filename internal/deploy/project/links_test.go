@@ -11,7 +11,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// tree is a commit: its files, and links ("-> target").
+// tree is a commit: its files, and symbolic links as "-> target".
 type tree [][2]string
 
 func (c tree) Files(context.Context) (all []fetch.File, err error) {
@@ -34,7 +34,7 @@ func (tree) Read(_ context.Context, files []fetch.File, fn func(fetch.File, io.R
 	return nil
 }
 
-// A manifest that is a link counts as npm would read it; one that leads to nothing fails.
+// A manifest that is a symbolic link is read like npm reads it. A broken link fails the detection.
 func TestDetectFollowsLinks(t *testing.T) {
 	t.Parallel()
 	const vite = `{"devDependencies": {"vite": "7"}, "scripts": {"build": "vite build"}}`

@@ -12,8 +12,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Everything that slipway.toml can say about running is carried on: a field that is added
-// there and forgotten here would be accepted and do nothing.
+// RunSettings copies every field of [run] in slipway.toml. A new field that it doesn't copy would be accepted and have
+// no effect.
 func TestRunSettingsCarryEveryField(t *testing.T) {
 	t.Parallel()
 	var r framework.Run
@@ -22,7 +22,7 @@ func TestRunSettingsCarryEveryField(t *testing.T) {
 		v.Field(i).Set(reflect.New(v.Field(i).Type().Elem()))
 	}
 	out := reflect.ValueOf(RunSettings(&r))
-	elsewhere := []string{"Command", "Release", "Terminal"} // of the plan, and of the site alone
+	elsewhere := []string{"Command", "Release", "Terminal"} // Command and Release are in the plan, Terminal only in the site
 	for i := range out.NumField() {
 		if name := out.Type().Field(i).Name; out.Field(i).IsNil() != slices.Contains(elsewhere, name) {
 			t.Errorf("%s is set: %v", name, !out.Field(i).IsNil())
@@ -36,7 +36,7 @@ func TestRunSettingsCarryEveryField(t *testing.T) {
 	}
 }
 
-// What slipway.toml says out of range is refused in its own words: the owner knows no API field.
+// The error for an out-of-range value in slipway.toml uses the file's own name for the field, not the API's.
 func TestCheckNamesTheFile(t *testing.T) {
 	t.Parallel()
 	low, good := 1, 256

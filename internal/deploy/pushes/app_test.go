@@ -7,7 +7,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// A stranger's many sites on a public repository don't use up what one event of a GitHub App acts on.
+// Another account's many sites of a public repository don't use up the limit of sites that an event of a GitHub App
+// deploys.
 func TestSitesTakeTurns(t *testing.T) {
 	t.Parallel()
 	var sites []site.Site

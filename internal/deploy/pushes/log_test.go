@@ -8,8 +8,8 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// A push that several ways tell of is deployed once; the same commit again, after another
-// one or by the same way, is deployed again.
+// A push reported through several ways is deployed once. The same commit is deployed again if it follows another one or
+// comes again in the same way.
 func TestToldTwice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
@@ -48,7 +48,7 @@ func TestToldTwice(t *testing.T) {
 			t.Errorf("of another branch, by %s: %q", via, x)
 		}
 	}
-	note(ViaApp, "main", sha(1), "") // skipped for what the hook told
+	note(ViaApp, "main", sha(1), "") // skipped, because the webhook reported it already
 	if x := before(ViaPoll, "main", sha(1)); x != "dep_1" {
 		t.Errorf("told a third time: %q", x)
 	}

@@ -24,22 +24,22 @@ import (
 
 const anna = account.OwnerID("usr_anna")
 
-// world is the service on a database of its own. No worker runs: deployments stay pending.
+// world is the package under test with its own database. No worker runs, so deployments stay pending.
 type world struct {
 	*Pushes
 	t  *testing.T
 	db *db.DB
 }
 
-// repositories answer with a function.
+// repositories implements Repositories with a function.
 type repositories func(context.Context, site.Site) (map[string]string, string, error)
 
 func (f repositories) Heads(ctx context.Context, s site.Site) (map[string]string, string, error) {
 	return f(ctx, s)
 }
 
-// newWorld may be made inside a synctest bubble: SQLite whatever the environment says,
-// because a network connection would keep the clock from moving.
+// newWorld works inside a synctest bubble. It always uses SQLite, because waiting on a network connection would stop
+// the fake time.
 func newWorld(t *testing.T, heads func(context.Context, site.Site) (map[string]string, string, error)) *world {
 	t.Helper()
 	d := dbtest.Bubble(t)
@@ -80,8 +80,8 @@ func (w *world) site(minutes int) site.Site {
 
 func sha(n int) string { return fmt.Sprintf("%040x", n) }
 
-// Two thousand sites of one owner are polled: each in its time, never many at once, and fast enough
-// for five thousand in an hour. What it takes to choose among so many grows with their square.
+// The polls of two thousand sites of an owner take place on time, only a few at once, and fast enough for five thousand
+// sites per hour. Choosing the next one takes quadratic time in total.
 func TestPollingManySites(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestPollingManySites(t *testing.T) {
 			return map[string]string{"refs/heads/main": sha(1)}, "main", nil
 		})
 		s := w.site(30)
-		for _, q := range []string{ // copies of the one site
+		for _, q := range []string{ // copies of the first site
 			`INSERT INTO sites SELECT REPLACE(id, 'site_', 'site_' || n || '_'), owner_id, name, slug || n, type, runtime, status, status_reason, repository, branch, framework, build, credential, needs_redeploy, live_deployment, live_release, live_version, created_at, updated_at, deleted_at` + rest(
 				t,
 				w,
@@ -152,11 +152,11 @@ func TestPollingManySites(t *testing.T) {
 	})
 }
 
-// Repositories of one owner that never answer leave places to others'.
+// Repositories of one owner that never respond leave slots for others.
 func TestPollsAreShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex // guards the rest
+		var mu sync.Mutex // guards the following variables
 		running, most, others := 0, 0, 0
 		w := newWorld(t, func(ctx context.Context, s site.Site) (map[string]string, string, error) {
 			mu.Lock()
@@ -202,7 +202,7 @@ func TestPollsAreShared(t *testing.T) {
 	})
 }
 
-// rest names the columns of a table after the first n.
+// rest returns the columns of a table after the first n.
 func rest(t *testing.T, w *world, table string, n int) (names string) {
 	t.Helper()
 	rows, err := w.db.Query(t.Context(), `SELECT name FROM pragma_table_info('`+table+`') WHERE cid >= $1 ORDER BY cid`, n)
@@ -214,13 +214,13 @@ func rest(t *testing.T, w *world, table string, n int) (names string) {
 	return names
 }
 
-// What a poll finds does what a push would have done; what is there at first is not new.
+// A poll that finds a new commit deploys it like a push. The commits found by the first poll aren't new.
 func TestPollFindsCommits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		refs := map[string]string{"refs/heads/main": sha(1), "refs/heads/old": sha(1), "refs/tags/v1": sha(1)}
 		var fails error
-		var mu sync.Mutex // guards both, against a poll at the moment at which the test goes on
+		var mu sync.Mutex // guards both variables against concurrent polls
 		w := newWorld(t, func(context.Context, site.Site) (map[string]string, string, error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -283,7 +283,7 @@ func TestPollFindsCommits(t *testing.T) {
 		fails = nil
 		refs["refs/heads/main"] = sha(5)
 		want("after the failure", "main: Deployment triggered")
-		for i := range 200 { // a mirror was set up
+		for i := range 200 { // as when a mirror is set up
 			refs[fmt.Sprintf("refs/heads/b%03d", i)] = sha(6)
 		}
 		refs["refs/heads/main"] = sha(7)
@@ -291,7 +291,7 @@ func TestPollFindsCommits(t *testing.T) {
 		if len(got) != maxPollChanges || !strings.HasPrefix(got[len(got)-1], "main: Deployment triggered") {
 			t.Errorf("200 branches at once: %d events, the first of them %q", len(got), got[len(got)-1])
 		}
-		must(t, w.db.Write(t.Context(), func(tx *db.Tx) error { // another repository's branches are not news
+		must(t, w.db.Write(t.Context(), func(tx *db.Tx) error { // the branches of a new repository aren't new commits
 			other := "git.test/acme/other"
 			_, err := w.c.Sites.UpdateTx(t.Context(), tx, anna, s.ID, site.Patch{Repository: &other})
 			return err
@@ -304,7 +304,7 @@ func TestPollFindsCommits(t *testing.T) {
 	})
 }
 
-// A preview address that nobody used for as long as the settings say ends.
+// A preview URL that wasn't used for the configured number of days is removed.
 func TestUnusedPreviewsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -42,8 +42,8 @@ func TestWatched(t *testing.T) {
 	}
 }
 
-// Patterns and paths that take long to compare hold up nobody: the push is deployed. Pushes of
-// ordinary projects are compared whole, however many commits list the same files.
+// If comparing patterns and paths takes too long, the push is deployed without a full comparison. Pushes of usual size
+// are compared completely, however many commits list the same files.
 func TestWatchedIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, glob := range []string{
@@ -76,8 +76,8 @@ func TestWatchedIsBounded(t *testing.T) {
 	}
 }
 
-// In a monorepo a push matters to a project when it changes the project's folder, a folder of
-// the workspace that it uses, or what lies in a folder above.
+// In a monorepo, a push concerns a project if it changes the project's folder, a workspace folder that the project
+// uses, or a file in a folder above.
 func TestConcerns(t *testing.T) {
 	t.Parallel()
 	uses := []string{"shared/ui", "tools/tokens", "apps/web"}
@@ -129,8 +129,7 @@ func TestSameRepository(t *testing.T) {
 	}
 }
 
-// No pattern and no name panics or takes time beyond its length, and a pattern without
-// wildcards matches itself.
+// watched doesn't panic or take long for any pattern and name, and a pattern without wildcards matches itself.
 func FuzzWatched(f *testing.F) {
 	f.Add("src/**/*.js", "src/a.js")
 	f.Fuzz(func(t *testing.T, glob, file string) {

@@ -6,7 +6,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// A country is refused where no database tells visitors' countries: its rules never apply there.
+// Without a country database, a test with a country is rejected, because rules with countries never apply.
 func TestRuleTestNeedsCountries(t *testing.T) {
 	t.Parallel()
 	r := New(Config{})

@@ -29,7 +29,7 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// The tester says which rule of what is live would answer, and what unpublished ones would.
+// Try returns the rule that answers a request, of the live release or of unpublished rule files.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -96,7 +96,7 @@ func TestRules(t *testing.T) {
 	if got.Location != "/de/" || !slices.Equal(got.Vary, []string{"Accept-Language"}) {
 		t.Errorf("by language: %+v", got)
 	}
-	// Before they are published.
+	// Unpublished rule files.
 	got, err = w.Try(t.Context(), anna, s.ID, Trial{Path: "/old", Files: map[string]string{"_redirects": "bad\n/old /newer\n"}})
 	ok(t, err)
 	if got.Location != "/newer" || got.Rule != "_redirects:2" || len(got.Problems) != 1 || got.Problems[0].Line != 1 {

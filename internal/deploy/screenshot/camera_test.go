@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Whoever waits for the one browser goes when their context ends, and the next one gets it when it is given back.
+// Waiting for the browser ends with the context. When the browser is released, the next caller gets it.
 func TestTurn(t *testing.T) {
 	t.Parallel()
 	var one turn
@@ -30,7 +30,7 @@ func TestTurn(t *testing.T) {
 	again()
 }
 
-// A page is what a visitor without credentials gets in the end, at the site's own names alone.
+// shown accepts a page that a visitor without credentials gets after redirects, and only at the site's own hosts.
 func TestShown(t *testing.T) {
 	t.Parallel()
 	edge := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

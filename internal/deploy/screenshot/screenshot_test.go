@@ -14,7 +14,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// A picture is its owner's alone, isn't shown while the site asks its visitors for a password or a sign-in, and goes with the site.
+// A screenshot is visible only to its owner, isn't shown while the site requires a password or a sign-in, and is
+// deleted with the site.
 func TestWhoSees(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -77,7 +78,7 @@ func TestWhoSees(t *testing.T) {
 	}
 }
 
-// What a browser has left is a PNG of the size that was asked for, or nothing.
+// encode accepts only a PNG of the expected size.
 func TestEncode(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

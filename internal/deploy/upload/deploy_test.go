@@ -15,8 +15,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Who read an upload as open, and looks for what is missing after another one has deployed it, finds it complete: what it received is
-// forgotten by then.
+// If another request deploys an upload between reading it and looking for missing contents, the upload counts as
+// complete, although its list of received contents is deleted.
 func TestCompleteBesideADeployment(t *testing.T) {
 	t.Parallel()
 	d, ctx := dbtest.New(t), t.Context()

@@ -44,7 +44,7 @@ func TestS3(t *testing.T) {
 	})
 }
 
-// With a prefix a bucket may hold other things, which are never listed or touched.
+// With a prefix, other objects in the bucket are never listed or touched.
 func TestS3Prefix(t *testing.T) {
 	server := s3test.New(t)
 	address := server.Bucket(t)
@@ -109,7 +109,7 @@ func TestPutOpen(t *testing.T) {
 	}
 }
 
-// A blob that the disk changed is never handed out whole.
+// A blob that changed on disk is never returned completely without an error.
 func TestCorruption(t *testing.T) {
 	t.Parallel()
 	whole := bytes.Repeat([]byte("0123456789"), 10_000)
@@ -145,7 +145,7 @@ func TestCorruption(t *testing.T) {
 			if _, err := s.ReadAll(t.Context(), d, 1<<20); !errors.Is(err, blob.ErrCorrupt) {
 				t.Errorf("ReadAll: %v, want ErrCorrupt", err)
 			}
-			// Putting the bytes again repairs.
+			// Putting the same bytes again repairs the blob.
 			if _, _, err := s.Put(t.Context(), bytes.NewReader(whole)); err != nil {
 				t.Fatal(err)
 			}
@@ -156,7 +156,7 @@ func TestCorruption(t *testing.T) {
 	}
 }
 
-// What http.ServeContent does: ask for the end, go back, read.
+// Reading after the seeks of http.ServeContent (to the end and back) still detects damage.
 func TestSeekKeepsVerifying(t *testing.T) {
 	t.Parallel()
 	s, path := open(t)
@@ -183,7 +183,7 @@ func TestSeekKeepsVerifying(t *testing.T) {
 	}
 }
 
-// changing is a file that somebody writes to while it is being stored.
+// changing is a file that is modified while it is being stored.
 type changing struct {
 	*bytes.Reader
 	passes int
@@ -257,11 +257,11 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// meeting is a Backend whose deletions wait until somebody has put the same blob.
+// meeting is a Backend that calls before and after around deletions and puts.
 type meeting struct {
 	blob.Backend
-	before func(name string) // a deletion
-	after  func(name string) // a put
+	before func(name string) // called before a deletion
+	after  func(name string) // called after a put
 }
 
 func (m meeting) Delete(ctx context.Context, name string) error {
@@ -275,7 +275,7 @@ func (m meeting) Put(ctx context.Context, name string, r io.Reader, size int64) 
 	return err
 }
 
-// together is a Bulk that tells of its puts as meeting does.
+// together is a Bulk that calls after for its puts.
 type together struct {
 	blob.Bulk
 	after func(string)
@@ -289,8 +289,8 @@ func (b together) Put(ctx context.Context, name string, r io.Reader, size int64)
 	return err
 }
 
-// A node puts an old blob that nobody refers to at the very moment at which another node
-// deletes it: after the check of its age, before the deletion. What was acknowledged is there.
+// One node puts an old, unreferenced blob at the moment when another node deletes it, after checking its age. The blob
+// exists after the put was acknowledged.
 func TestSweepMeetsPut(t *testing.T) {
 	t.Parallel()
 	body := strings.Repeat("met ", 100)
@@ -330,7 +330,7 @@ func TestSweepMeetsPut(t *testing.T) {
 			sweeper := blob.New(blob.Config{Deletions: deletions, Backend: meeting{backend, func(string) {
 				once.Do(func() {
 					go func() { putDone <- put(writer) }()
-					<-wrote // the blob is young now, and the sweep doesn't know
+					<-wrote // the blob is new now, but the sweep has already checked its age
 				})
 			}, func(string) {}}})
 			if err := put(blob.New(blob.Config{Backend: backend})); err != nil {
@@ -349,7 +349,7 @@ func TestSweepMeetsPut(t *testing.T) {
 			if got, err := writer.ReadAll(t.Context(), d, 1000); err != nil || string(got) != body {
 				t.Errorf("acknowledged, and gone: %v", err)
 			}
-			// The same again, now with an old record of a deletion.
+			// Again, with an old record of the deletion.
 			if err := put(writer); err != nil {
 				t.Error(err)
 			}
@@ -357,7 +357,7 @@ func TestSweepMeetsPut(t *testing.T) {
 	}
 }
 
-// Sweeps and puts of the same blobs at random: what was acknowledged is there.
+// With random concurrent sweeps and puts of the same blobs, every acknowledged blob exists.
 func TestSweepWhilePutting(t *testing.T) {
 	t.Parallel()
 	s, path := open(t)
@@ -442,7 +442,7 @@ func TestBatchReportsFailure(t *testing.T) {
 	t.Parallel()
 	s, path := open(t)
 	b := s.Batch(t.Context())
-	// A directory where the file should go makes the rename fail.
+	// A directory at the file's path makes the rename fail.
 	d := blob.Sum([]byte("x"))
 	if err := os.MkdirAll(file(path, d), 0o700); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
 package blob
 
-// Backend returns what a Store is on, for the tests of all backends.
+// Backend returns a Store's backend, for the tests of all backends.
 func (s *Store) Backend() Backend { return s.backend }
 
-// NewMemory returns a record of deletions that two stores of a test share.
+// NewMemory returns a deletion record that a test's stores share.
 func NewMemory() Deletions { return &memory{} }

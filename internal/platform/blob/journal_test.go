@@ -19,8 +19,8 @@ func journals(t *testing.T, path string) []string {
 	return list
 }
 
-// After Flush a power failure may take every blob that was not fsynced itself, in any
-// way a file system forgets: the next start puts them back.
+// After Flush, a power failure may lose or damage every blob that wasn't synced itself. The next start restores them
+// from the journal.
 func TestPowerFailure(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "blobs")
@@ -121,7 +121,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// A batch that failed leaves no journal, and a damaged journal keeps nobody from starting.
+// A failed batch leaves no journal, and a damaged journal doesn't prevent a start.
 func TestJournalDamage(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "blobs")
@@ -168,7 +168,7 @@ func TestJournalDamage(t *testing.T) {
 	}
 }
 
-// What a batch needed while it was written is not kept until its journal is settled.
+// After a batch has been written, its buffers aren't kept until its journal is settled.
 func TestSettlingKeepsLittleMemory(t *testing.T) {
 	backend, err := Dir(filepath.Join(t.TempDir(), "blobs"))
 	if err != nil {

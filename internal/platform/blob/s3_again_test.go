@@ -12,7 +12,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// What has given up a request may read its body still, while the client begins again with it.
+// A transport that has given up a request may still read its body while the client retries with the same body.
 func TestFailedRequestLeavesItsBody(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func() (*http.Response, error){

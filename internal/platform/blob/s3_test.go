@@ -37,7 +37,7 @@ func store(t *testing.T, address string, change ...func(*Options)) *Store {
 	return s
 }
 
-// An object store that is full says so as a disk does.
+// A full object store returns the same error as a full disk.
 func TestFullObjectStore(t *testing.T) {
 	t.Parallel()
 	s := s3test.New(t)
@@ -62,12 +62,12 @@ func TestFullObjectStore(t *testing.T) {
 	}
 }
 
-// faulty stands before the object store and lets fault answer, or change the answer.
+// faulty puts a proxy before the object store. fault responds itself, or passes the request on to next.
 func faulty(t *testing.T, s *s3test.Server, address string, fault func(w http.ResponseWriter, r *http.Request, next http.Handler)) string {
 	t.Helper()
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(&url.URL{Scheme: "http", Host: s.Addr})
-		r.Out.Host = r.In.Host // it is signed
+		r.Out.Host = r.In.Host // the signature covers it
 	}}
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fault(w, r, proxy) }))
 	t.Cleanup(front.Close)
@@ -75,7 +75,7 @@ func faulty(t *testing.T, s *s3test.Server, address string, fault func(w http.Re
 	return s.Address(u.Host, strings.TrimPrefix(front.URL, "http://"))
 }
 
-// A Put of what is there and old makes it young; what is young and the same is not sent again.
+// Put writes an old object again, which renews it, but not a new object with the same content.
 func TestS3Refresh(t *testing.T) {
 	t.Parallel()
 	s := s3test.New(t)
@@ -109,7 +109,7 @@ func TestS3Refresh(t *testing.T) {
 	if e, err := st.backend.Stat(t.Context(), d.String()); err != nil || time.Since(e.Time) > time.Minute || puts.Load() != 2 {
 		t.Errorf("after %d uploads: %v, %v; want it young", puts.Load(), e, err)
 	}
-	// Damage of the same length is found by the entity tag and repaired.
+	// A damaged object of the same length is detected by its ETag and repaired.
 	st.backend.(*s3).client.Client.PutObject(t.Context(), st.backend.(*s3).Bucket, d.String(),
 		strings.NewReader(strings.ToUpper(body)), int64(len(body)), putOptions)
 	put()
@@ -118,8 +118,7 @@ func TestS3Refresh(t *testing.T) {
 	}
 }
 
-// What arrives cut or changed is fetched again, is never handed out as whole, and never
-// stays in the cache.
+// A truncated or changed download is repeated. It is never returned as complete and never stays in the cache.
 func TestS3DamageOnTheWay(t *testing.T) {
 	t.Parallel()
 	s := s3test.New(t)
@@ -174,8 +173,8 @@ func TestS3DamageOnTheWay(t *testing.T) {
 	}
 }
 
-// A throttling store is asked again; one that goes on throttling, refuses or is dead is
-// named in words without a secret, and copies are served all the while.
+// Requests that the store throttles are retried. If it still throttles, refuses or is down, the error describes that
+// without secrets. Cached copies are served meanwhile.
 func TestS3Trouble(t *testing.T) {
 	t.Parallel()
 	s := s3test.New(t)
@@ -220,7 +219,7 @@ func TestS3Trouble(t *testing.T) {
 		t.Errorf("after a short throttling: %q, %v", got, err)
 	}
 	st.backend.Distrust(remote.String())
-	again := func() { st.backend.(*s3).awayUntil.Store(0) } // as a second later
+	again := func() { st.backend.(*s3).awayUntil.Store(0) } // as if a second had passed
 	for m, want := range map[string]string{"throttle": "SlowDown", "refuse": "refuses the credentials", "hang up": "doesn't answer"} {
 		again()
 		mode.Store(m)
@@ -236,7 +235,7 @@ func TestS3Trouble(t *testing.T) {
 			t.Errorf("%s: the copy: %q, %v", m, got, err)
 		}
 	}
-	// For a moment nobody else waits for a store that is away.
+	// For a moment after a failure, other requests fail without waiting for the store.
 	mode.Store("hang up")
 	again()
 	read(remote)
@@ -255,7 +254,7 @@ func TestS3Trouble(t *testing.T) {
 	}
 }
 
-// A store that stops in the middle of an answer, or never begins one, is given up.
+// A request times out if the store stops responding, before or during its response.
 func TestS3Stalls(t *testing.T) {
 	t.Parallel()
 	s := s3test.New(t)
@@ -296,7 +295,7 @@ func TestS3Stalls(t *testing.T) {
 	}
 }
 
-// An upload that breaks off leaves no object, and the next one is whole.
+// An interrupted upload leaves no object, and the next one is complete.
 func TestS3HalfUpload(t *testing.T) {
 	t.Parallel()
 	s := s3test.New(t)
@@ -326,7 +325,7 @@ func TestS3HalfUpload(t *testing.T) {
 	}
 }
 
-// The cache stays within its limit, is there after a restart, and detects damage.
+// The cache stays within its limit, survives a restart and detects damage.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	s := s3test.New(t)
@@ -380,7 +379,7 @@ func TestCache(t *testing.T) {
 		}
 		check()
 	}
-	// Streams end in ErrCorrupt, and the next one is whole.
+	// Reading a damaged file ends in ErrCorrupt, and the next read is correct.
 	last := all[len(all)-1]
 	if err := os.WriteFile(filepath.Join(dir, last.String()), bytes.Repeat([]byte{7}, 20_000), 0o600); err != nil {
 		t.Fatal(err)
@@ -398,7 +397,7 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// Many readers of one blob make one download, and one who goes does not end it for the rest.
+// Concurrent readers of a blob share one download. A reader that cancels doesn't stop it for the others.
 func TestCacheLoadsOnce(t *testing.T) {
 	t.Parallel()
 	s := s3test.New(t)

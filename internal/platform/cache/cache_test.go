@@ -14,7 +14,7 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// What is used last is kept, up to the limit; many ask, one loads.
+// The cache keeps the most recently used values, up to its limit.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	c := New[int, string](100, 25)
@@ -35,7 +35,7 @@ func TestCache(t *testing.T) {
 	if v, _ := c.Get(0); v != "again" || c.cost > 100 {
 		t.Errorf("put again: %q, cost %d", v, c.cost)
 	}
-	// Many ask, one loads; a failure is not kept.
+	// Concurrent requests cause one load, and failures aren't cached.
 	var loads atomic.Int64
 	gate := make(chan struct{})
 	var wg sync.WaitGroup
@@ -70,7 +70,7 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// Everybody who waits for a load that panics gets an error, and the next load begins anew.
+// If a load panics, all callers that wait for it get an error, and the next call loads again.
 func TestLoadThatPanics(t *testing.T) {
 	t.Parallel()
 	c := New[int, string](100, 25)
@@ -84,7 +84,7 @@ func TestLoadThatPanics(t *testing.T) {
 	}
 }
 
-// An owner has no more than its share, and displaces nobody who has less than it has.
+// An owner's values don't exceed its share and don't displace those of owners with less.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	c := NewShared[string, int](100, 25, 50)
@@ -119,15 +119,15 @@ func TestOwners(t *testing.T) {
 		t.Errorf("%d in %d values of owners, %d in %d altogether", sum, n, c.cost, len(c.at))
 	}
 	for i := range 3 {
-		c.put("", fmt.Sprint("small", i), i, 0) // taken over
+		c.put("", fmt.Sprint("small", i), i, 0) // moves to another owner
 	}
 	if c.owners["small"] != nil {
 		t.Error("an owner without values is remembered")
 	}
 }
 
-// Whatever is kept, the first of the ranking has the most, and who loses a value is who had the
-// most before.
+// The first owner of the ranking always has the highest cost, and a value is always evicted from the owner that had the
+// highest cost.
 func TestRanking(t *testing.T) {
 	t.Parallel()
 	c := NewShared[int, int](400, 30, 100)
@@ -166,7 +166,7 @@ func TestRanking(t *testing.T) {
 	}
 }
 
-// BenchmarkPut puts values into a cache that is full, so that each displaces another.
+// BenchmarkPut puts values into a full cache, so that each evicts another.
 func BenchmarkPut(b *testing.B) {
 	for _, owners := range []int{1, 100, 10_000} {
 		b.Run(fmt.Sprint("owners=", owners), func(b *testing.B) {
@@ -187,7 +187,7 @@ func BenchmarkPut(b *testing.B) {
 	}
 }
 
-// BenchmarkGet gets what is kept, from several goroutines.
+// BenchmarkGet gets cached values from several goroutines.
 func BenchmarkGet(b *testing.B) {
 	c := NewShared[int, int](10_000, 1, 10_000)
 	for i := range 10_000 {

@@ -17,12 +17,12 @@ func TestNext(t *testing.T) {
 		"@daily":                {"2026-02-28T00:00:00Z"},
 		"30 9-17/4 * * mon-fri": {"2026-02-27T13:30:00Z", "2026-02-27T17:30:00Z", "2026-03-02T09:30:00Z"},
 		"0 12 1,15 * *":         {"2026-03-01T12:00:00Z", "2026-03-15T12:00:00Z"},
-		"0 0 13 * fri":          {"2026-03-06T00:00:00Z", "2026-03-13T00:00:00Z"}, // either
+		"0 0 13 * fri":          {"2026-03-06T00:00:00Z", "2026-03-13T00:00:00Z"}, // either day matches
 		"0 0 * * 7":             {"2026-03-01T00:00:00Z", "2026-03-08T00:00:00Z"},
 		"0 0 29 feb *":          {"2028-02-29T00:00:00Z", "2032-02-29T00:00:00Z"},
 		"0 0 31 * *":            {"2026-03-31T00:00:00Z", "2026-05-31T00:00:00Z"},
 		"59 23 31 12 *":         {"2026-12-31T23:59:00Z", "2027-12-31T23:59:00Z"},
-		"0 0 */2 * 1":           {"2026-03-09T00:00:00Z"}, // both, for one begins with an asterisk
+		"0 0 */2 * 1":           {"2026-03-09T00:00:00Z"}, // both must match, because one starts with an asterisk
 	} {
 		s, err := Parse(text)
 		if err != nil {
@@ -52,8 +52,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// A schedule that was read has a next time, which is later, on a whole minute, and what
-// Next says of the minute before.
+// A valid schedule's next time is later, on a whole minute, and the same when asked a second earlier.
 func FuzzSchedule(f *testing.F) {
 	f.Add("*/5 1-3 * jan,feb 7", int64(1_700_000_000))
 	f.Fuzz(func(t *testing.T, text string, seconds int64) {

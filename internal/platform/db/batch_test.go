@@ -14,8 +14,8 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// Writes that come at once share transactions; one that fails leaves nothing and harms no
-// other, and each returns once it is on disk.
+// Concurrent writes share transactions. A failed write has no effect on the database or on other writes. Each write
+// returns after it was committed.
 func TestBatch(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -48,7 +48,7 @@ func TestBatch(t *testing.T) {
 				case 3:
 					tx.Notify("failed")
 					return no
-				case 7: // refused by the database
+				case 7: // the database rejects it
 					_, err := tx.Exec(ctx, `INSERT INTO notes (n, share) VALUES ($1, $2)`, i, share)
 					return err
 				}
@@ -85,7 +85,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// A write whose caller gives up before its turn never runs; one that has begun is waited for.
+// A queued write whose context ends never runs. A running write is waited for.
 func TestBatchGivesUp(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -97,7 +97,7 @@ func TestBatchGivesUp(t *testing.T) {
 		first <- b.Write(ctx, func(ctx context.Context, _ *db.Tx) error { close(begun); <-free; return ctx.Err() })
 	}()
 	<-begun
-	cancel() // it goes on
+	cancel() // the running write continues
 	short, end := context.WithCancel(t.Context())
 	second := make(chan error, 1)
 	ran := false

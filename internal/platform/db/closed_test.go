@@ -10,7 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// A connection that is found closed just as a transaction begins, or a statement is sent, is a lost one: Write takes another.
+// If a connection turns out to be closed when a transaction begins or a statement is sent, the error is Lost, so that
+// Write uses another connection.
 func TestClosedConnectionIsLost(t *testing.T) {
 	t.Parallel()
 	dsn := os.Getenv("SLIPWAY_TEST_DSN")
@@ -46,7 +47,7 @@ func TestClosedConnectionIsLost(t *testing.T) {
 	}
 }
 
-// A conflict with other transactions that lasts is no error of Slipway's: requests get 503, and jobs try again later.
+// A lasting conflict with other transactions isn't an internal error: requests get 503, and jobs are retried.
 func TestConflictIsBusy(t *testing.T) {
 	t.Parallel()
 	d, err := Open(t.Context(), Config{URL: "sqlite:" + t.TempDir() + "/slipway.db"})

@@ -19,12 +19,12 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// faults has commits fail so in turn.
+// faults makes commits fail in this order.
 func faults(list ...db.Fault) func(*db.Config) {
 	return func(c *db.Config) { c.Faults = dbtest.Every(1, list...) }
 }
 
-// A transaction that is lost, or the answer to its commit, is written once and its caller learns that it is.
+// If a transaction or the response to its commit is lost, Write repeats it, and the change is made exactly once.
 func TestLostCommits(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t, faults(db.Sound, db.Dropped, db.Muted, db.Dropped, db.Dropped))
@@ -67,7 +67,7 @@ func TestUnknownCommits(t *testing.T) {
 				return err
 			})
 		}
-		if err := d.Write(t.Context(), func(*db.Tx) error { return nil }); err != nil && !db.Unknown(err) { // so that the fault comes next
+		if err := d.Write(t.Context(), func(*db.Tx) error { return nil }); err != nil && !db.Unknown(err) { // the next commit has the fault
 			t.Fatal(err)
 		}
 		err := write()
@@ -85,13 +85,13 @@ func TestUnknownCommits(t *testing.T) {
 	}
 }
 
-// cutter passes connections on to PostgreSQL until it is told what to do with a message of the client.
+// cutter forwards connections to PostgreSQL until cut stops forwarding on a client's message.
 type cutter struct {
 	network, address string // of the server
-	// cut says what becomes of what the client sends: whether it is passed on, and whether answers still are.
+	// cut returns whether to forward a client's message, and whether to forward later responses.
 	cut func(sent string) (pass, answer bool)
 	on  atomic.Bool
-	// silent says that connections whose answers aren't passed on stay open.
+	// silent keeps connections open when responses are no longer forwarded.
 	silent atomic.Bool
 }
 
@@ -170,14 +170,15 @@ func (c *cutter) serve(client net.Conn) {
 		if _, err := server.Write(b[:n]); err != nil {
 			return
 		}
-		if mute.Load() { // until it is done with it
+		if mute.Load() { // until the server has executed it
 			io.Copy(io.Discard, client)
 			return
 		}
 	}
 }
 
-// A real connection that is cut as COMMIT is sent, or before its answer comes, loses nothing and doubles nothing.
+// If a real connection is closed when COMMIT is sent, or before its response arrives, the change is neither lost nor
+// made twice.
 func TestConnectionsCutAtCommits(t *testing.T) {
 	t.Parallel()
 	for name, pass := range map[string]bool{"applied": true, "not applied": false} {
@@ -185,7 +186,8 @@ func TestConnectionsCutAtCommits(t *testing.T) {
 			t.Parallel()
 			var left atomic.Int64
 			d, c := throughCutter(t, func(sent string) (bool, bool) {
-				// The mark's statement goes with COMMIT, by its text or as a prepared one: it is the only message with the mark.
+				// The mark's statement is sent together with COMMIT, as text or prepared. No other message contains the
+				// mark.
 				if strings.Contains(sent, "cm_") && left.Add(-1) >= 0 {
 					return pass, false
 				}
@@ -212,7 +214,7 @@ func TestConnectionsCutAtCommits(t *testing.T) {
 	}
 }
 
-// Connections that are silent since a moment are given up within seconds, and no others are tried that are as old.
+// Connections that stop responding are given up within seconds, and other connections of the same age aren't tried.
 func TestSilentConnections(t *testing.T) {
 	t.Parallel()
 	var old atomic.Bool
@@ -237,7 +239,7 @@ func TestSilentConnections(t *testing.T) {
 	if err := d.Ping(ctx); !db.Lost(err) {
 		t.Fatalf("while all is silent, after %s: %v", time.Since(begun), err)
 	}
-	old.Store(false) // for connections that are made from now on
+	old.Store(false) // new connections work
 	for {
 		err := d.Ping(ctx)
 		if err == nil {
@@ -249,8 +251,8 @@ func TestSilentConnections(t *testing.T) {
 	}
 }
 
-// A write that waits for another transaction's lock ends as one that the database is too busy for. Whether writes are taken is known
-// meanwhile: they are as long as only that row is locked, and not while all places for writing wait.
+// A write that waits too long for another transaction's lock fails with a busy error. TakesWrites succeeds meanwhile if
+// only one row is locked, and fails if all write connections wait.
 func TestWaitsForLocks(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -292,7 +294,7 @@ func TestWaitsForLocks(t *testing.T) {
 	}
 }
 
-// A statement that finds no connection free ends as one that the database is too busy for. A request waits for the first one alone.
+// A statement that finds no free connection fails with a busy error. A request waits only for its first such statement.
 func TestNoConnectionFree(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t, func(c *db.Config) { c.Readers, c.Wait = 2, 4*time.Second })
@@ -327,7 +329,7 @@ func TestNoConnectionFree(t *testing.T) {
 			t.Errorf("%s of a request: %v", what, err)
 		}
 	}
-	if took := time.Since(begun); took > 7*time.Second { // 2 s for all; each for itself takes 2 s
+	if took := time.Since(begun); took > 7*time.Second { // 2 s in total per request, whose statements would wait 2 s each
 		t.Errorf("the request waited for %s", took)
 	}
 }

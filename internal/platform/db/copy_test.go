@@ -12,8 +12,7 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// A copy that is taken while others write holds what was committed, opens by itself, and is
-// of one moment.
+// A copy taken during writes contains all committed data of one moment, and can be opened by itself.
 func TestCopyTo(t *testing.T) {
 	t.Parallel()
 	url := dbtest.URL(t)
@@ -21,7 +20,7 @@ func TestCopyTo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	insert := func(id string) error {
 		return d.Write(t.Context(), func(tx *db.Tx) error {
-			for _, part := range []string{"a", "b"} { // both or none
+			for _, part := range []string{"a", "b"} { // a copy has both or none
 				if _, err := tx.Exec(
 					t.Context(),
 					`INSERT INTO database_scratch (schema_name, server, until) VALUES ($1, $2, 0)`,
@@ -90,8 +89,8 @@ func TestCopyTo(t *testing.T) {
 	}
 }
 
-// A copy of PostgreSQL comes back whole, whatever is in its rows; one that is cut, is of a newer program, or names what is no table leaves
-// nothing, and a database that is used is left as it is.
+// A copy of PostgreSQL can be restored completely, whatever its rows contain. A truncated copy, one of a newer program,
+// or one that names an unknown table leaves nothing. A database that isn't empty isn't changed.
 func TestLoadPostgres(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("SLIPWAY_TEST_DSN") == "" {
@@ -141,7 +140,7 @@ func TestLoadPostgres(t *testing.T) {
 			t.Errorf("%v, want %q", err, what)
 		}
 	}
-	// What these have left is no hindrance.
+	// After these failures, a restore works.
 	if err := db.LoadPostgres(t.Context(), url, strings.NewReader(string(text))); err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +156,7 @@ func TestLoadPostgres(t *testing.T) {
 	if err := db.LoadPostgres(t.Context(), url, strings.NewReader(string(text))); err == nil || !strings.Contains(err.Error(), "already has tables") {
 		t.Errorf("a load over an installation: %v", err)
 	}
-	// What an earlier program had from pg_dump.
+	// Copies that an earlier program made with pg_dump can be restored.
 	older := dbtest.Empty(t)
 	if err := db.LoadPostgres(t.Context(), older, strings.NewReader("CREATE TABLE kept (a TEXT);\nINSERT INTO kept VALUES ('b');\n")); err != nil {
 		t.Fatal(err)

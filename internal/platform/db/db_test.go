@@ -24,7 +24,7 @@ func table(t *testing.T, d *db.DB) {
 	}
 }
 
-// Parameters bind by number, not by order of appearance: drivers that get this wrong do so silently.
+// Parameters bind by number, not by order. A driver that gets this wrong returns no error.
 func TestParametersBindByNumber(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -158,7 +158,7 @@ func TestNotifyWakesAfterCommitOnly(t *testing.T) {
 	url := dbtest.URL(t)
 	d := dbtest.Open(t, url)
 	other := d
-	if !d.Single() { // another node hears it through PostgreSQL
+	if !d.Single() { // another node is notified through PostgreSQL
 		other = dbtest.Open(t, url)
 	}
 	wake, stop := other.Listen("news")
@@ -171,7 +171,7 @@ func TestNotifyWakesAfterCommitOnly(t *testing.T) {
 	default:
 	}
 	deadline := time.After(time.Minute)
-	for { // the other node's LISTEN may not stand yet: that is what polls are for
+	for { // the other node's LISTEN may not be active yet; in production, polling covers that
 		if err := d.Write(ctx, func(tx *db.Tx) error { tx.Notify("news"); return nil }); err != nil {
 			t.Fatal(err)
 		}
@@ -205,8 +205,8 @@ func TestMigrateRefusesNewerSchema(t *testing.T) {
 	}
 }
 
-// Migrations after OldestReader only add: the programs since then go on working with the schema. What looks otherwise raises
-// OldestReader to its number.
+// Migrations after OldestReader only add to the schema, so that programs since then work with it. Any other change must
+// raise OldestReader to its number.
 func TestMigrationsOnlyAdd(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("migrations/*.sql")
@@ -251,8 +251,8 @@ func TestMigrationsOnlyAdd(t *testing.T) {
 	}
 }
 
-// takesAway returns the statement of a migration that a program of before could stumble over. A view that is made anew may have
-// columns more; a unique index may refuse what such a program writes, unless its table is new, too.
+// takesAway returns the statement of a migration that an older program might not work with. A recreated view may have
+// additional columns. A unique index may reject an older program's rows, unless its table is new too.
 func takesAway(migration string) string {
 	comment := regexp.MustCompile(`(?m)--.*$`)
 	made := regexp.MustCompile(`(?i)create table (?:if not exists )?(\w+)`)
@@ -322,10 +322,10 @@ func TestTimeReadsAsTheInterfaceShowsIt(t *testing.T) {
 	}
 }
 
-// A commit is on the disk when it is answered, unless a test says that it needs not be.
+// A commit is synced to disk before it is acknowledged, unless a test sets Volatile.
 func TestCommitsAreDurable(t *testing.T) {
 	t.Parallel()
-	for volatile, want := range map[bool]int{false: 2, true: 0} { // FULL and OFF
+	for volatile, want := range map[bool]int{false: 2, true: 0} { // 2 is FULL, 0 is OFF
 		d, err := db.Open(t.Context(), db.Config{URL: "sqlite:" + filepath.Join(t.TempDir(), "x.db"), Volatile: volatile})
 		if err != nil {
 			t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// An id sorts behind the first one of its moment and before the first one of a later moment.
+// An ID sorts after FirstID of its moment and before FirstID of a later moment.
 func TestFirstID(t *testing.T) {
 	t.Parallel()
 	before := Now()

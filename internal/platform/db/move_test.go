@@ -12,10 +12,10 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// odd is a text with everything that a copy could get wrong.
+// odd is a text with characters that need escaping in a copy.
 const odd = "a\tb\\N\n\\.\r\b\f\v ü 🚢 '\" \x01 end\\"
 
-// filled returns a database of SQLite with rows of each type, and references between tables.
+// filled returns a SQLite database with rows of each type, and references between tables.
 func filled(t *testing.T) *db.DB {
 	t.Helper()
 	d := dbtest.Open(t, "sqlite:"+filepath.Join(t.TempDir(), "slipway.db"))
@@ -66,8 +66,8 @@ func dumped(t *testing.T, d *db.DB) string {
 	return strings.Join(list, "")
 }
 
-// A database is the same on SQLite, moved to PostgreSQL, and moved back; an interrupted move leaves nothing that keeps the next one from
-// ending, and one that can't be done leaves no row.
+// A database moved from SQLite to PostgreSQL and back has the same content. After an interrupted move, the next one
+// works. A move that isn't possible leaves no rows.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("SLIPWAY_TEST_DSN") == "" {
@@ -77,7 +77,7 @@ func TestMove(t *testing.T) {
 	want := dumped(t, from)
 	to := unmigrated(t, dbtest.Empty(t))
 
-	// It is canceled, and then what PostgreSQL can't hold is in the way.
+	// The move is canceled, then fails on text that PostgreSQL can't store.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := db.Move(ctx, from, to); err == nil {
@@ -113,7 +113,7 @@ func TestMove(t *testing.T) {
 	if err := to.Admin(t.Context(), `DELETE FROM users WHERE id = 'usr_0001'`); err == nil {
 		t.Error("references between tables are gone")
 	}
-	// Again: all of it is there. Then it isn't, and nothing is overwritten.
+	// A repeated move finds the same content. If the target's content differs, the move overwrites nothing.
 	if again, err := db.Move(t.Context(), from, to); err != nil || !again.Before || again.Rows != m.Rows {
 		t.Errorf("once more: %+v, %v", again, err)
 	}
@@ -136,7 +136,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// SQLite's own way there is the same.
+// A move between two SQLite files keeps the content, too.
 func TestMoveBetweenFiles(t *testing.T) {
 	t.Parallel()
 	a, b := filled(t), filled(t)
@@ -149,7 +149,7 @@ func TestMoveBetweenFiles(t *testing.T) {
 	}
 }
 
-// What SQLite's own checks find wrong isn't moved.
+// A database with errors that SQLite's own checks find isn't moved.
 func TestMoveChecksBeforeItCommits(t *testing.T) {
 	t.Parallel()
 	from := filled(t)

@@ -11,8 +11,8 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// The sqlite3 of Debian 12, which is version 3.40, opens a new database and one that was migrated from the first version, reads their
-// schemas, checks them, copies them and selects from each view.
+// Debian 12's sqlite3 (version 3.40) can open, check and copy a new database and one migrated from the first version,
+// and select from each view.
 func TestSchemaOpensInSQLite340(t *testing.T) {
 	t.Parallel()
 	program := sqlite3(t)
@@ -63,7 +63,7 @@ func TestSchemaOpensInSQLite340(t *testing.T) {
 	}
 }
 
-// members is a team with a member who has roles on two sites.
+// members creates a team with a member who has roles on two sites.
 var members = []string{
 	`INSERT INTO users (id, owner_id, email, password, admin, created_at) VALUES ('usr_a', 'own_u', 'a', '', FALSE, 0)`,
 	`INSERT INTO teams (id, owner_id, name, slug, require_2fa, require_sso, apps, created_at, suspended_at, deleting_at, deleted_at)
@@ -73,8 +73,8 @@ var members = []string{
 		VALUES ('site_b', 'usr_a', 'own_a', 'viewer'), ('site_a', 'usr_a', 'own_a', 'manager')`,
 }
 
-// sqlite3 returns the path of Debian's sqlite3, which it installs where it can. Only version 3.40 or older proves anything, so that the
-// test says loudly where another one is installed.
+// sqlite3 returns the path of Debian's sqlite3, which it installs if it can. The test is only meaningful with version
+// 3.40 or older, so it logs when a newer one is installed.
 func sqlite3(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("sqlite3")
@@ -101,7 +101,7 @@ func sqlite3(t *testing.T) string {
 	return path
 }
 
-// What a member may do on single sites is in one order on both databases.
+// Both databases list a member's roles on sites in the same order.
 func TestSchemaOrdersSiteRoles(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

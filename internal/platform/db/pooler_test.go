@@ -23,14 +23,14 @@ import (
 
 var installing sync.Mutex // held while a package is installed
 
-// pooled starts PgBouncer before the server of a database, and returns the database's address by way of it.
+// pooled starts PgBouncer for a database's server, and returns the database's URL through it.
 func pooled(t *testing.T, address, mode string) string {
 	t.Helper()
 	installing.Lock()
 	defer installing.Unlock()
 	if _, err := exec.LookPath("pgbouncer"); err != nil {
 		install := exec.CommandContext(t.Context(), "apt-get", "-o", "DPkg::Lock::Timeout=300", "install", "-y", "-qq", "--no-install-recommends", "pgbouncer")
-		install.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1") // its service doesn't start
+		install.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1") // don't start its service
 		if out, err := install.CombinedOutput(); err != nil {
 			t.Fatalf("NOT TESTED WITH PGBOUNCER: it can't be installed: %v: %s", err, out)
 		}
@@ -39,7 +39,7 @@ func pooled(t *testing.T, address, mode string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "pooler") // a socket's path may not be long
+	dir, err := os.MkdirTemp("", "pooler") // the path of a Unix socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ default_pool_size = 40
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), "pgbouncer", config)
-	if os.Geteuid() == 0 { // which PgBouncer refuses
+	if os.Geteuid() == 0 { // PgBouncer refuses to run as root
 		who, err := user.Lookup("postgres")
 		if err != nil {
 			t.Fatal(err)
@@ -115,8 +115,8 @@ default_pool_size = 40
 	return (&url.URL{Scheme: "postgres", User: url.User(u.User.Username()), Host: at, Path: u.Path, RawQuery: "sslmode=disable"}).String()
 }
 
-// Behind PgBouncer with a connection of PostgreSQL for each client everything works; where it lends them to transactions, Slipway says
-// at once what to change.
+// Behind PgBouncer with pool_mode = session everything works. In the other modes, Slipway reports at the start which
+// setting to change.
 func TestPgBouncer(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -164,7 +164,7 @@ func TestPgBouncer(t *testing.T) {
 				})
 			}
 			var writers sync.WaitGroup
-			for range 20 { // more than one connection, each statement prepared and used again
+			for range 20 { // several connections, and prepared statements that are used again
 				writers.Go(func() {
 					for range 20 {
 						if err := write(); err != nil {

@@ -9,8 +9,7 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// One text with many values, from many goroutines, while the schema changes: everybody
-// reads what they asked for.
+// Concurrent queries with the same text and different values return the right rows, also while the schema changes.
 func TestStatementsAreReused(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -30,7 +29,7 @@ func TestStatementsAreReused(t *testing.T) {
 				if err := d.QueryRow(ctx, "SELECT n FROM t WHERE id = $1", fmt.Sprint("k", want)).Scan(&n); err != nil || n != want {
 					t.Errorf("got %d, %v; want %d", n, err, want)
 				}
-				// More texts than are kept: the rest runs all the same.
+				// More different texts than are cached: the others work too.
 				if err := d.QueryRow(
 					ctx,
 					fmt.Sprintf("SELECT n + %d FROM t WHERE id = $1", g*50+i),
@@ -45,7 +44,7 @@ func TestStatementsAreReused(t *testing.T) {
 		t.Error(err)
 	}
 	wg.Wait()
-	// A text with an error in it has the same error each time.
+	// An invalid statement returns the same error each time.
 	for range 2 {
 		if err := d.QueryRow(ctx, "SELECT nothing FROM t").Scan(new(int)); err == nil {
 			t.Error("there is no such column")
@@ -57,7 +56,7 @@ func TestStatementsAreReused(t *testing.T) {
 	}
 }
 
-// A statement that the writer has prepared runs in snapshots too, and one of the readers'.
+// A statement that the write connection has prepared also works in snapshots and on read connections.
 func TestSnapshotsRunPreparedStatements(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

@@ -11,8 +11,8 @@ import (
 
 var update = flag.Bool("update", false, "write schema.sql anew")
 
-// A new database that was made as schema.sql says is the one that the migrations make one by one, and the file is what they make up to
-// its version.
+// A new database created from schema.sql equals one created by the migrations one by one, and schema.sql is what they
+// create up to its version.
 func TestSchema(t *testing.T) {
 	t.Parallel()
 	newest, err := Newest()
@@ -46,12 +46,12 @@ func TestSchema(t *testing.T) {
 			t.Errorf("%s: one by one %v, at once %v", q, a, b)
 		}
 	}
-	if err := all.Migrate(t.Context()); err != nil { // a second time changes nothing
+	if err := all.Migrate(t.Context()); err != nil { // migrating again changes nothing
 		t.Error(err)
 	}
 }
 
-// fresh makes a new database of SQLite by the migrations up to a version, or as Migrate does where it is 0.
+// fresh creates a SQLite database with the migrations up to a version, or like Migrate if version is 0.
 func fresh(t *testing.T, version int64) *DB {
 	t.Helper()
 	d, err := Open(t.Context(), Config{URL: "sqlite:" + filepath.Join(t.TempDir(), "slipway.db")})
@@ -65,7 +65,7 @@ func fresh(t *testing.T, version int64) *DB {
 	return d
 }
 
-// dumped returns the statements that make a database's tables and their rows, without what Migrate itself keeps.
+// dumped returns statements that create a database's tables and rows, without Migrate's own tables.
 func dumped(t *testing.T, d *DB) string {
 	t.Helper()
 	const ours = `name NOT LIKE 'sqlite%' AND name <> 'goose_db_version' AND name <> 'sites_search'`
@@ -85,7 +85,7 @@ func dumped(t *testing.T, d *DB) string {
 	return all.String()
 }
 
-// column returns the rows of a query for one text.
+// column returns the rows of a query for a single text column.
 func column(t *testing.T, d *DB, q string) (all []string) {
 	t.Helper()
 	rows, err := d.write.QueryContext(t.Context(), q)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The page for operators names what is set on connections.
+// docs/configuration.md lists the settings of connections.
 func TestSettingsAreDocumented(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/configuration.md")

@@ -10,7 +10,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// fill writes 8 MB and deletes them again.
+// fill writes 8 MB and deletes most of it again.
 func fill(t *testing.T, d *db.DB) {
 	t.Helper()
 	for _, q := range []string{
@@ -45,7 +45,7 @@ func openFile(t *testing.T, path string) *db.DB {
 	return d
 }
 
-// A new file gets smaller once what it held is deleted, and keeps what is left.
+// A new file shrinks after rows are deleted, and keeps the remaining rows.
 func TestShrink(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "new.db")
@@ -71,7 +71,8 @@ func TestShrink(t *testing.T) {
 	}
 }
 
-// A file of an earlier program can't, until it is rewritten, once, where there is room for temporary files.
+// A file from an earlier program can't shrink until Shrinkable has rewritten it once, which needs room for temporary
+// files.
 func TestShrinkable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "old.db")
 	old, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)")
@@ -88,8 +89,8 @@ func TestShrinkable(t *testing.T) {
 		t.Errorf("before: %d, %v", freed, err)
 	}
 	before := size(t, path)
-	if os.Geteuid() == 0 { // no one else may write there, so SQLite takes another directory
-		t.Setenv("SQLITE_TMPDIR", "/sys") // has no room at all
+	if os.Geteuid() == 0 { // only root: otherwise SQLite can't write to /sys and uses another directory
+		t.Setenv("SQLITE_TMPDIR", "/sys") // has no free space
 		if err := d.Shrinkable(t.Context()); err != nil || size(t, path) != before {
 			t.Errorf("without room for temporary files: %v, %d bytes became %d", err, before, size(t, path))
 		}

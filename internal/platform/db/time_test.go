@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A time is shown as Format shows it, whatever it is.
+// A Time's text equals time.Format's for any value.
 func TestTimeIsShownAsFormatShowsIt(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

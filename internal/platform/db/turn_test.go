@@ -12,7 +12,7 @@ import (
 	"slipway/internal/platform/fair"
 )
 
-// A share that asks a hundred times delays another by one turn, and the service itself by one.
+// A share with a hundred requests delays another share, and the service itself, by only one turn.
 func TestTurnsAreTakenOverShares(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestTurnsAreTakenOverShares(t *testing.T) {
 					mu.Lock()
 					got = append(got, share)
 					mu.Unlock()
-					time.Sleep(time.Second) // in the bubble: it holds the place for a while
+					time.Sleep(time.Second) // fake time: holds the slot for a while
 					release()
 				}()
 				synctest.Wait()
@@ -56,7 +56,7 @@ func TestTurnsAreTakenOverShares(t *testing.T) {
 	})
 }
 
-// One share never holds more places than its bound, and whoever gives up leaves no trace.
+// A share never holds more slots than its limit, and a canceled request leaves nothing behind.
 func TestTurnsBoundAShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestTurnsBoundAShare(t *testing.T) {
 		}
 		for _, release := range held {
 			release()
-			release() // twice is once
+			release() // a second call has no effect
 		}
 		if held, waiting := q.Held(); held != 0 || waiting != 0 {
 			t.Errorf("left over: %d held, %d waiting", held, waiting)

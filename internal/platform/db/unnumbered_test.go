@@ -2,7 +2,7 @@ package db
 
 import "testing"
 
-// Numbered parameters become plain ones where that means the same, and nothing else changes.
+// Unnumbered replaces numbered parameters by plain ones if the meaning is the same, and changes nothing else.
 func TestUnnumbered(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{

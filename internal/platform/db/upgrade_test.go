@@ -14,17 +14,16 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// released lists schema versions of earlier programs, the oldest first. testdata has a file
-// for each: what that program added to the database of the one before. A version that
-// people run gets a line here, and no migration up to it changes any more.
+// released lists schema versions of earlier programs, oldest first. testdata has a file per version with the rows that
+// its program added. Each version in production gets an entry, and migrations up to it no longer change.
 var released = []int64{14, 63}
 
-// moved are tables and columns of an earlier version that the newest one no longer has,
-// with what became of their content. Everything else must read as before.
+// moved lists tables and columns of earlier versions that no longer exist, with what happened to their content.
+// Everything else must keep its content.
 var moved = map[string]string{"portraits": "thumbnails (0110), which were deleted (0311)"}
 
-// A database that went through the earlier versions, with rows in every table of each, has
-// all of them after the migration to the newest.
+// A database with rows in every table of each earlier version keeps all of them when it is migrated to the newest
+// version.
 func TestMigrationKeepsEveryRow(t *testing.T) {
 	t.Parallel()
 	d := empty(t, dbtest.Empty(t))
@@ -64,14 +63,14 @@ func TestMigrationKeepsEveryRow(t *testing.T) {
 	}
 	before.compare(t, d, false)
 	after := take(t, d)
-	if err := d.Migrate(t.Context()); err != nil { // a second time changes nothing
+	if err := d.Migrate(t.Context()); err != nil { // migrating again changes nothing
 		t.Fatal(err)
 	}
 	after.compare(t, d, false)
 }
 
-// Thumbnails are gone, but nodes of the version before go on writing them during an upgrade: on PostgreSQL also under
-// their name before that, portraits.
+// The migration deletes thumbnails. During an upgrade, nodes of the previous version can still write them, on
+// PostgreSQL also under their former name portraits.
 func TestThumbnailsOfEarlierVersions(t *testing.T) {
 	t.Parallel()
 	d := empty(t, dbtest.Empty(t))
@@ -99,7 +98,7 @@ func TestThumbnailsOfEarlierVersions(t *testing.T) {
 	if d.Single() {
 		return
 	}
-	exec(`INSERT INTO portraits` + fmt.Sprintf(row, "colour", "new")) // twice, as a job that is repeated
+	exec(`INSERT INTO portraits` + fmt.Sprintf(row, "colour", "new")) // twice, like a repeated job
 	exec(`INSERT INTO portraits` + fmt.Sprintf(row, "colour", "newer"))
 	exec(`DELETE FROM portraits WHERE made_at < 8 AND release NOT IN ('newer')`)
 	if got := rows(t, d, "thumbnails", []string{"release"}); !slices.Equal(got, []string{"newer"}) {
@@ -122,8 +121,8 @@ func take(t *testing.T, d *db.DB) snapshot {
 	return s
 }
 
-// compare reports what of the snapshot the database no longer has. split says that owners
-// became something else than users in between (0015).
+// compare reports content of the snapshot that the database no longer has. split means that a migration in between
+// separated owners from users (0015).
 func (s snapshot) compare(t *testing.T, d *db.DB, split bool) {
 	t.Helper()
 	now := tables(t, d)
@@ -142,10 +141,10 @@ func (s snapshot) compare(t *testing.T, d *db.DB, split bool) {
 			}
 		}
 		if len(lost) > 0 {
-			continue // what moved has a test of its own
+			continue // tested separately
 		}
 		want := table.rows
-		if split && slices.Contains(table.columns, "owner_id") { // an owner is no user any more: its id begins otherwise
+		if split && slices.Contains(table.columns, "owner_id") { // owners are no longer users, so their IDs have another prefix
 			want = slices.Clone(want)
 			for i := range want {
 				want[i] = strings.TrimPrefix(strings.ReplaceAll("|"+want[i], "|user_", "|own__"), "|")
@@ -159,7 +158,7 @@ func (s snapshot) compare(t *testing.T, d *db.DB, split bool) {
 	}
 }
 
-// Several nodes of a new version start at the same moment on an older database.
+// Several nodes with a new version can start at the same moment on an older database.
 func TestMigrateAtOnce(t *testing.T) {
 	t.Parallel()
 	url := dbtest.Empty(t)
@@ -209,7 +208,7 @@ func columnsOf(t *testing.T, d *db.DB, table string) []string {
 	return column(t, d, q)
 }
 
-// rows reads a table as text, in one order on both databases.
+// rows returns a table's rows as text, in the same order on both databases.
 func rows(t *testing.T, d *db.DB, table string, columns []string) []string {
 	t.Helper()
 	parts := make([]string, len(columns))
@@ -230,8 +229,7 @@ func column(t *testing.T, d *db.DB, q string) []string {
 	return all
 }
 
-// The numbers of migrations are unique, so that two that were written at the same time
-// can't hide each other.
+// Migration numbers are unique, so that of two migrations written at the same time none is skipped.
 func TestMigrationNumbers(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("migrations/*.sql")

@@ -1,4 +1,4 @@
-// Package dbtest owns throw-away databases for tests: a fresh, migrated one per call.
+// Package dbtest owns temporary databases for tests: a new, migrated one per call.
 package dbtest
 
 import (
@@ -18,15 +18,15 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// New returns a migrated database that ends with the test: SQLite in the test's own
-// folder, or a fresh PostgreSQL database when SLIPWAY_TEST_DSN names a cluster.
+// New returns a migrated database that is deleted after the test: SQLite in the test's temporary folder, or PostgreSQL
+// if SLIPWAY_TEST_DSN is set.
 func New(t testing.TB, with ...func(*db.Config)) *db.DB {
 	t.Helper()
 	return Open(t, URL(t), with...)
 }
 
-// Open opens and migrates the database at url and runs it until the test ends. Two
-// calls with one url are two nodes of one installation.
+// Open opens and migrates the database at url and runs it until the test ends. Two calls with the same url act as two
+// nodes of one installation.
 func Open(t testing.TB, url string, with ...func(*db.Config)) *db.DB {
 	t.Helper()
 	c := db.Config{URL: url, Log: slog.New(slog.DiscardHandler), Readers: 8, Wait: 2 * time.Minute, Volatile: true}
@@ -69,8 +69,8 @@ func Every(n int, faults ...db.Fault) Faults {
 	}
 }
 
-// URL returns the address of a new database that ends with the test: a copy of a migrated template, which takes a fraction of the time
-// that migrating takes.
+// URL returns the URL of a new database that is deleted after the test. It is a copy of a migrated template, which is
+// much faster than migrating.
 func URL(t testing.TB) string {
 	t.Helper()
 	dsn := os.Getenv("SLIPWAY_TEST_DSN")
@@ -81,11 +81,11 @@ func URL(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return create(t, dsn, " TEMPLATE "+template+" STRATEGY file_copy") // its files are copied, and not also written to the log
+	return create(t, dsn, " TEMPLATE "+template+" STRATEGY file_copy") // file_copy skips the WAL
 }
 
-// Bubble returns a migrated database for a test whose time is simulated: SQLite always, since nobody
-// in a bubble of synctest may wait for a server outside. Nothing runs it: the test calls what it wants.
+// Bubble returns a migrated database for a test in a synctest bubble. It is always SQLite, because code in a bubble
+// can't wait for a server outside. It runs nothing in the background.
 func Bubble(t testing.TB) *db.DB {
 	t.Helper()
 	d, err := db.Open(context.Background(), db.Config{URL: file(t), Volatile: true, Idle: 1000 * 24 * time.Hour})
@@ -96,7 +96,7 @@ func Bubble(t testing.TB) *db.DB {
 	return d
 }
 
-// file returns the address of a new SQLite database that ends with the test.
+// file returns the URL of a new SQLite database that is deleted after the test.
 func file(t testing.TB) string {
 	t.Helper()
 	text, err := migratedFile()
@@ -110,7 +110,7 @@ func file(t testing.TB) string {
 	return "sqlite:" + path
 }
 
-// Empty returns the address of a new database without a schema, for tests of migrations.
+// Empty returns the URL of a new database without a schema, for tests of migrations.
 func Empty(t testing.TB) string {
 	t.Helper()
 	if dsn := os.Getenv("SLIPWAY_TEST_DSN"); dsn != "" {
@@ -119,7 +119,7 @@ func Empty(t testing.TB) string {
 	return "sqlite:" + filepath.Join(t.TempDir(), "slipway.db")
 }
 
-// migratedFile is a SQLite database with the newest schema and nothing in it.
+// migratedFile returns an empty SQLite database with the newest schema.
 var migratedFile = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "dbtest-")
 	if err != nil {
@@ -135,7 +135,7 @@ var migratedFile = sync.OnceValues(func() ([]byte, error) {
 		d.Close()
 		return nil, err
 	}
-	if err := d.Close(); err != nil { // which moves what is in the log into the file
+	if err := d.Close(); err != nil { // moves the WAL's content into the file
 		return nil, err
 	}
 	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
@@ -144,7 +144,7 @@ var migratedFile = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(path)
 })
 
-// create makes a database on the cluster that ends with the test.
+// create creates a database on the cluster and drops it after the test.
 func create(t testing.TB, dsn, like string) string {
 	t.Helper()
 	url, drop, err := createOn(dsn, like)
@@ -159,7 +159,7 @@ func create(t testing.TB, dsn, like string) string {
 	return url
 }
 
-// Create makes a database without a schema on the cluster at dsn, outside a test. The caller drops it.
+// Create creates a database without a schema on the cluster at dsn, outside a test. The caller drops it.
 func Create(dsn string) (url string, drop func() error, err error) { return createOn(dsn, "") }
 
 func createOn(dsn, like string) (url string, drop func() error, err error) {
@@ -170,10 +170,10 @@ func createOn(dsn, like string) (url string, drop func() error, err error) {
 	return beside(dsn, name), func() error { return admin(dsn, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)") }, nil
 }
 
-// template is made once per process, or by the first one where SLIPWAY_TEST_TEMPLATE names it for all that use the cluster while the
-// program stays as it is. It goes with the throw-away cluster.
+// template is the migrated template database, created once per process. With SLIPWAY_TEST_TEMPLATE, all processes that
+// use the cluster share the one with that name. It is deleted with the temporary cluster.
 var template struct {
-	sync.Mutex // guards both
+	sync.Mutex // guards the following fields
 	name       string
 	err        error
 }
@@ -185,7 +185,7 @@ func migrated(dsn string) (string, error) {
 		return template.name, template.err
 	}
 	name, shared := fresh(), os.Getenv("SLIPWAY_TEST_TEMPLATE")
-	if shared != "" && admin(dsn, "ALTER DATABASE "+shared+" IS_TEMPLATE true") == nil { // it is there
+	if shared != "" && admin(dsn, "ALTER DATABASE "+shared+" IS_TEMPLATE true") == nil { // it exists
 		template.name = shared
 		return shared, nil
 	}
@@ -200,7 +200,7 @@ func migrated(dsn string) (string, error) {
 		defer d.Close()
 		return d.Migrate(context.Background())
 	}()
-	if shared != "" && template.err == nil && admin(dsn, "ALTER DATABASE "+name+" RENAME TO "+shared) == nil { // or another one was first
+	if shared != "" && template.err == nil && admin(dsn, "ALTER DATABASE "+name+" RENAME TO "+shared) == nil { // or another process created it
 		name = shared
 	}
 	template.name = name
@@ -209,18 +209,18 @@ func migrated(dsn string) (string, error) {
 
 func fresh() string { return strings.ReplaceAll(db.NewID("t"), "_", "") }
 
-// beside is the address of another database of the same cluster.
+// beside returns the URL of another database on the same cluster.
 func beside(dsn, name string) string {
 	u, err := url.Parse(dsn)
 	if err != nil {
-		panic(err) // db.Open has read it
+		panic(err) // db.Open has parsed it
 	}
 	u.Path = "/" + name
 	return u.String()
 }
 
-// admins are what statements about whole databases go through, by the cluster's address: connecting takes as long as one of them. They
-// end with the process.
+// admins holds a connection per cluster for statements about databases, because connecting takes as long as such a
+// statement. They end with the process.
 var admins struct {
 	sync.Mutex
 	of map[string]*db.DB

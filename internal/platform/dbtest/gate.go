@@ -12,19 +12,19 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Gate is between a test and PostgreSQL.
+// Gate is a proxy between a test and PostgreSQL.
 type Gate struct {
 	network, address string // of the server
 
 	mu    sync.Mutex // guards open
 	open  map[*way]bool
-	quiet atomic.Bool // new connections get no answer either
+	quiet atomic.Bool // don't respond on new connections either
 }
 
 // way is one connection through the gate.
 type way struct{ silent atomic.Bool }
 
-// Through returns the address of a database by way of a gate. The test is skipped on SQLite, which has no connections.
+// Through returns a database's URL through a gate. On SQLite, which has no connections, it skips the test.
 func Through(t testing.TB, dsn string) (string, *Gate) {
 	t.Helper()
 	if strings.HasPrefix(dsn, "sqlite:") {
@@ -56,8 +56,8 @@ func Through(t testing.TB, dsn string) (string, *Gate) {
 	return through.String(), g
 }
 
-// Silence has the gate pass nothing on of the connections that are open, for good, while they stay open. New ones are served, or if all
-// is true get no answer either, until Heal is called.
+// Silence stops forwarding on all open connections permanently, but keeps them open. New connections work or, if all is
+// true, get no response until Heal is called.
 func (g *Gate) Silence(all bool) {
 	g.quiet.Store(all)
 	g.mu.Lock()
@@ -67,7 +67,7 @@ func (g *Gate) Silence(all bool) {
 	}
 }
 
-// Heal has new connections served.
+// Heal makes new connections work again.
 func (g *Gate) Heal() { g.quiet.Store(false) }
 
 func (g *Gate) serve(client net.Conn) {

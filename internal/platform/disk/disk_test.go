@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Write replaces the content and the mode and leaves nothing beside the file; a failed one changes nothing.
+// Write replaces the content and the mode and leaves no other file. A failed Write changes nothing.
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -42,7 +42,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// Of many that create a file at once, one succeeds, and the file has its whole content.
+// Of several concurrent Creates of a file, one succeeds, and the file is complete.
 func TestCreate(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "key")
@@ -64,7 +64,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// Errors of a full disk and of a used-up quota say so, however they are wrapped.
+// Full recognizes the errors of a full disk and of an exceeded quota, however they are wrapped.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]bool{

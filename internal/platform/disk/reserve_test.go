@@ -19,7 +19,7 @@ import (
 	"slipway/internal/platform/disk"
 )
 
-// small mounts a file system of a size on a new folder.
+// small mounts a file system with these options, such as its size, on a new folder.
 func small(t *testing.T, options string) (dir string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -36,7 +36,7 @@ func small(t *testing.T, options string) (dir string) {
 	return dir
 }
 
-// free returns the bytes and the files that are left.
+// free returns the free bytes and files.
 func free(t *testing.T, dir string) (bytes, files int64) {
 	t.Helper()
 	var st unix.Statfs_t
@@ -46,7 +46,8 @@ func free(t *testing.T, dir string) (bytes, files int64) {
 	return int64(st.Bavail) * st.Bsize, int64(st.Ffree)
 }
 
-// Files of releases and uploads leave the service a part of the disk, in bytes and in files. Once there is room, they go on.
+// Files of releases and uploads leave a part of the disk to the service, in bytes and in number of files. They are
+// accepted again when there is room.
 func TestReserve(t *testing.T) {
 	t.Parallel()
 	const size, part = 40 << 20, 2 << 20 // a twentieth
@@ -79,7 +80,7 @@ func TestReserve(t *testing.T) {
 		if left, _ := free(t, dir); left < part || left > part+(3<<20) {
 			t.Errorf("%d bytes are left for the service, want %d", left, part)
 		}
-		// What the service writes has room; a tenant's upload has none.
+		// The service itself can still write; a tenant's upload can't.
 		if err := os.WriteFile(filepath.Join(dir, "service"), make([]byte, 1<<20), 0o600); err != nil {
 			t.Error(err)
 		}

@@ -54,14 +54,14 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// hard are values that files of variables get wrong.
+// hard are values that parsers of .env files often get wrong.
 var hard = []string{
 	"", " lead", "trail ", "two words", "#", "a #b", "a#b", "'", `"`, `it's "$HOME"`, "$HOME", "${HOME}", "$(id)", "`id`", `\`, `\\`, `\n`, `\$`, `a\`,
 	"x\ny", "x  \n  y", "\n", "x\n", "\n\nx", "x\n#y", "x\nA=2", "x\n$HOME", "x\n'$HOME'", "x\n`id`'", "x\n\"\\'$(id)", "x'\n\\\n$y", "é 漢\n'$'", "!x", "!'x", "~", "*", "%",
 	"-----BEGIN KEY-----\n$a'b\n-----END KEY-----\n",
 }
 
-// A shell that reads the file sees the values too, and expands nothing in them.
+// A shell that sources the file gets the same values and expands nothing in them.
 func TestShellsReadTheSame(t *testing.T) {
 	t.Parallel()
 	var vars []Var
@@ -95,7 +95,7 @@ func TestShellsReadTheSame(t *testing.T) {
 	}
 }
 
-// A value of 300,000 lines, each with an escaped quote, is read once and not once for each line: at that it took minutes.
+// Parse reads a value of 300,000 lines, each with an escaped quote, in one pass. Reading it once per line took minutes.
 func TestParseManyQuotes(t *testing.T) {
 	t.Parallel()
 	value := strings.Repeat("\"\n", 300_000)
@@ -111,7 +111,7 @@ func TestParseManyQuotes(t *testing.T) {
 	}
 }
 
-// What is exported is imported as the same, and no text makes the parser panic.
+// Parse reads what Format wrote, and doesn't panic on any text.
 func FuzzEnvFile(f *testing.F) {
 	for _, s := range []string{"A=1", "a b", "x\ny'z", `\"$`, "#", " lead", "'", "é", "\r", "a\r\n'$b", "a'\r\nb"} {
 		f.Add(s)
@@ -124,7 +124,7 @@ func FuzzEnvFile(f *testing.F) {
 			t.Fatal("neither a variable nor an error")
 		}
 		if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
-			return // no value of ours
+			return // not a valid value
 		}
 		text := Format([]Var{{Key: "A", Value: s}, {Key: "SECRET", Secret: true}, {Key: "B", Value: "end"}})
 		got, err := Parse(text)

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// inward lists who may open connections by themselves, and why: none of them goes to an
-// address that a user chose.
+// inward lists the packages that may open connections themselves, and why: none of them connects to an address that a
+// user chose.
 var inward = map[string]string{
 	"internal/platform/egress":   "this is the egress proxy",
 	"internal/platform/db":       "the operator's database",
@@ -42,7 +42,7 @@ var inward = map[string]string{
 	"internal/tenant/stripe/stripetest": "tests alone: what checks the stand-in's requests, on this machine",
 }
 
-// forbidden are the ways to open a connection, or to make a client that opens unchecked ones.
+// forbidden lists the functions and types that open connections without the egress checks.
 var forbidden = map[string][]string{
 	"net":        {"Dial", "DialTimeout", "DialTCP", "DialUDP", "DialIP", "DialUnix", "Dialer"},
 	"net/http":   {"Get", "Head", "Post", "PostForm", "DefaultClient", "DefaultTransport", "Client", "Transport", "ProxyFromEnvironment"},
@@ -51,7 +51,7 @@ var forbidden = map[string][]string{
 	"net/rpc":    {"Dial", "DialHTTP"},
 }
 
-// No package but this one (and those of inward) opens connections.
+// Only this package and those of inward open connections.
 func TestOnlyWayOut(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..", "..")
@@ -95,8 +95,8 @@ func TestOnlyWayOut(t *testing.T) {
 	}
 }
 
-// ways finds uses of forbidden names. Mentioning *http.Client as a type is fine: it is
-// how a client of ours is passed around.
+// ways returns the uses of forbidden names. The type *http.Client is allowed, because checked clients are passed around
+// with it.
 func ways(f *ast.File) (out []token.Pos) {
 	names := map[string]string{}
 	for _, im := range f.Imports {

@@ -33,7 +33,7 @@ func open(t testing.TB, c Config) *Egress {
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
 
-// zone is a DNS server on loopback; answer says what a name resolves to at this moment.
+// zone starts a DNS server on loopback. answer returns a name's current address.
 func zone(t testing.TB, answer func(name string) string) *net.Resolver {
 	t.Helper()
 	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -147,7 +147,7 @@ func TestClient(t *testing.T) {
 		case "/slow":
 			w.WriteHeader(200)
 			w.(http.Flusher).Flush()
-			<-end // not the request's context: an answer that ends in time would be no answer cut off
+			<-end // not until the request's context ends, because the answer would then be complete
 		case "/headers":
 			w.Header().Set("X", strings.Repeat("x", 128<<10))
 		}
@@ -155,7 +155,7 @@ func TestClient(t *testing.T) {
 	defer srv.Close()
 	defer close(end)
 	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
-	// A proxy in the environment must see nothing; Go reads it once, hence no t.Parallel.
+	// No connection may use a proxy from the environment. Go reads these variables once, hence no t.Parallel.
 	t.Setenv("HTTP_PROXY", inner.URL)
 	t.Setenv("HTTPS_PROXY", inner.URL)
 	ca := filepath.Join(t.TempDir(), "ca.pem")
@@ -201,8 +201,8 @@ func TestNewRefusesBadCAFile(t *testing.T) {
 	}
 }
 
-// An address that leads back to this machine through a NAT is this machine's, whatever
-// its interfaces say; only the ports of the edge are reached by it.
+// A public address that NAT forwards to this machine counts as the machine's own, whatever its interfaces are. Only the
+// edge's ports can be reached through it.
 func TestNATAddressesAreOwn(t *testing.T) {
 	t.Parallel()
 	public := netip.MustParseAddr("1.1.1.1")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// refused are the 46 addresses of reliability.md, appendix A.
+// refused are addresses that must not be reached, in many notations.
 var refused = strings.Fields(`127.0.0.1 0.0.0.0 0.1.2.3 10.0.0.1 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1
 	100.100.100.200 192.0.0.192 192.0.2.1 198.18.0.1 198.51.100.1 203.0.113.1 224.0.0.1 240.0.0.1 255.255.255.255
 	192.88.99.1 168.63.129.16 :: ::1 ::ffff:127.0.0.1 ::ffff:169.254.169.254 ::127.0.0.1 ::a9fe:a9fe 64:ff9b::7f00:1
@@ -49,8 +49,8 @@ func TestParseNetworks(t *testing.T) {
 	}
 }
 
-// What is public is never one of the standard library's own kinds of special address,
-// and an IPv4 address gets the same verdict in its IPv6-mapped form.
+// Public is false for all special addresses that the standard library knows, and gives the same result for an IPv4
+// address and its IPv6-mapped form.
 func FuzzPublic(f *testing.F) {
 	for _, s := range refused {
 		f.Add(netip.MustParseAddr(s).AsSlice())

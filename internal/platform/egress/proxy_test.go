@@ -80,7 +80,7 @@ func TestProxyPolicy(t *testing.T) {
 		user   *url.Userinfo
 		method string
 		url    string
-		want   string // of the answer or the error
+		want   string // part of the body or the error
 		cause  error
 	}{
 		"tunnel to a named host and port": {
@@ -187,8 +187,8 @@ func TestProxyPolicy(t *testing.T) {
 	}
 }
 
-// A host answers as soon as it has the request's last byte; the proxy sees only then that
-// nothing follows that byte. The answer is whole all the same.
+// If a host responds before the proxy has read the end of the request's body, the client still gets the complete
+// response.
 func TestProxyPassesQuickAnswers(t *testing.T) {
 	t.Parallel()
 	said := make(chan struct{})
@@ -220,7 +220,7 @@ func TestProxyPassesQuickAnswers(t *testing.T) {
 	}
 }
 
-// lateEnd is a request's body whose end is read after the answer has begun.
+// lateEnd is a request body whose end is only read after the response has begun.
 type lateEnd struct {
 	io.ReadCloser
 	reads      int
@@ -237,7 +237,7 @@ func (b *lateEnd) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// begins is told of the first byte of an answer.
+// begins calls begun at a response's first byte.
 type begins struct {
 	http.ResponseWriter
 	begun func()
@@ -257,7 +257,7 @@ func (w *begins) FlushError() error {
 	return err
 }
 
-// Ending Serve cuts tunnels that are in use.
+// Serve closes tunnels that are in use when it ends.
 func TestProxyServeEndsTunnels(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -290,7 +290,7 @@ func TestProxyServeEndsTunnels(t *testing.T) {
 	}
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(time.Minute))
-	// The client's first bytes may come in the packet of the CONNECT: they must not be lost.
+	// The client's first bytes may arrive in the same packet as CONNECT, and must not be lost.
 	fmt.Fprintf(c, "CONNECT echo.test:7 HTTP/1.1\r\nHost: echo.test:7\r\n\r\nhello\n")
 	br := bufio.NewReader(c)
 	if s, _ := br.ReadString('\n'); !strings.Contains(s, " 200 ") {
@@ -309,8 +309,8 @@ func TestProxyServeEndsTunnels(t *testing.T) {
 	}
 }
 
-// A TLS handshake that the host never answers is over long before a tunnel that has gone quiet;
-// one that has been answered, and one to another port, may be as quiet as Idle says.
+// A tunnel whose TLS handshake the host never answers is closed long before an idle tunnel. A tunnel that was answered,
+// or to another port, may be idle as long as Idle says.
 func TestProxyGreeting(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -325,7 +325,7 @@ func TestProxyGreeting(t *testing.T) {
 				return
 			}
 			t.Cleanup(func() { c.Close() })
-			go func() { // answers hello, and nothing else
+			go func() { // only answers hello
 				if s, _ := bufio.NewReader(c).ReadString('\n'); s == "hello\n" {
 					fmt.Fprint(c, s)
 				}
@@ -380,7 +380,7 @@ func TestProxyGreeting(t *testing.T) {
 	}
 }
 
-// A child without a resolver learns whether a name may be reached, and no address.
+// A program without a resolver can ask whether a name may be reached, but doesn't get its address.
 func TestProxyResolves(t *testing.T) {
 	t.Parallel()
 	names := zone(t, func(name string) string {
@@ -419,7 +419,8 @@ func TestProxyResolves(t *testing.T) {
 	}
 }
 
-// Programs get the records that drivers and mailers ask for, but no host that only the operator's network knows.
+// Programs get the DNS records that database drivers and mail clients need, but no hosts of the operator's private
+// network.
 func TestProxyResolvesRecords(t *testing.T) {
 	t.Parallel()
 	addrs := map[string]string{
@@ -479,7 +480,7 @@ func TestProxyResolvesRecords(t *testing.T) {
 		"PTR 34.216.184.93.in-addr.arpa": "200 a.public.test.",
 		"PTR 1.0.0.10.in-addr.arpa":      "404",
 		"MX nomail.test":                 "200 0 .",
-		"MX a.public.test":               "204", // it exists, without one
+		"MX a.public.test":               "204", // the name exists, without an MX record
 		"MX b.public.test":               "204",
 		"TXT nowhere.test":               "404",
 		"A public.test":                  "204",
@@ -520,7 +521,7 @@ func TestProxyResolvesRecords(t *testing.T) {
 	}
 }
 
-// Lookups that fail or find too many connections are reported, with the name.
+// Lookups that fail, or that exceed the limit of connections, are reported with the name.
 func TestProxyReportsLookups(t *testing.T) {
 	t.Parallel()
 	broken := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
@@ -539,7 +540,7 @@ func TestProxyReportsLookups(t *testing.T) {
 		}}
 		p := open(t, Config{Resolver: broken}).Proxy(c)
 		if conns < 0 {
-			p.slots = nil // none is free
+			p.slots = nil // no slot is free
 		}
 		p.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/resolve?name=some.test", nil))
 		if !slices.Equal(said, []string{want}) {

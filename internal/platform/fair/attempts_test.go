@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A visitor who goes on after being refused takes nothing from others, and neither does a
-// network with many addresses; other sites have their own counts.
+// A visitor who continues after a refusal doesn't use up the attempts of others, and neither does a network with many
+// addresses. Each site has its own limit.
 func TestAttempts(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
@@ -48,7 +48,7 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// What is remembered ends with its window, and one site's visitors take no place of others'.
+// Visitors are forgotten when their window ends, and many visitors of one site don't displace those of another.
 func TestAttemptsAreForgotten(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// asks lets each of them wait for a place, in this order, and returns the order in which
-// they had their turns, each ending before the next begins.
+// asks makes each caller wait for a slot, in this order, and returns the order in which they got one. Each releases its
+// slot before the next one gets it.
 func asks(t *testing.T, p *Pool, who ...Who) (order []Who) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// The service's own work has every other turn, however many owners wait.
+// The service's own work gets every second turn, however many owners wait.
 func TestOwnTurns(t *testing.T) {
 	t.Parallel()
 	var got []string
@@ -83,8 +83,7 @@ func TestOwnTurns(t *testing.T) {
 	}
 }
 
-// An owner with much to do has its turns although many others, who each ask again as soon as
-// they were served, always wait.
+// An owner with much work gets its turns although many other owners always wait again right after their turns.
 func TestNewcomers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -97,7 +96,7 @@ func TestNewcomers(t *testing.T) {
 				if err != nil {
 					return
 				}
-				time.Sleep(time.Second) // in the bubble
+				time.Sleep(time.Second) // fake time
 				each()
 				release()
 			}
@@ -160,7 +159,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// An owner at its bound waits, and others pass it.
+// An owner at its limit waits, and others overtake it.
 func TestPasses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -232,7 +231,7 @@ func TestFull(t *testing.T) {
 	})
 }
 
-// A heavy place is not passed for ever by light ones, and one beyond a bound is refused.
+// A request for many slots isn't overtaken forever by small ones, and one above a limit is refused.
 func TestWeights(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -256,8 +255,8 @@ func TestWeights(t *testing.T) {
 	})
 }
 
-// Whatever is taken, waited for, given up and given back: no bound is passed, and in the
-// end nothing is held, nothing waits and nothing is remembered.
+// With random takes, waits, cancellations and releases, no limit is exceeded. At the end nothing is held, nobody waits
+// and no state remains.
 func TestRandom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

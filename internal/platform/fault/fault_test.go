@@ -16,7 +16,7 @@ func TestFaultIsFoundInItsChain(t *testing.T) {
 	if !Is(wrapped, NotFound) || Is(wrapped, Conflict) {
 		t.Error("the kind is not found in the chain, or another one is")
 	}
-	// What is no fault is the operator's: users read "Internal error".
+	// Plain errors aren't faults: users see "Internal error".
 	if plain := errors.New("disk on fire"); As(plain) != nil || Is(plain, Internal) || As(nil) != nil {
 		t.Error("a plain error passes for a fault")
 	}

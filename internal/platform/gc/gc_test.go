@@ -31,12 +31,12 @@ type node struct {
 	blobs *blob.Store
 }
 
-// world is an installation with a directory or a bucket that its nodes share.
+// world is an installation whose nodes share a directory or bucket.
 type world struct {
 	t    *testing.T
 	url  string
-	at   string // address of the store
-	path string // where its objects lie
+	at   string // URL of the store
+	path string // where the store's objects are
 
 	mu    sync.Mutex // guards roots
 	roots map[blob.Digest]bool
@@ -72,19 +72,19 @@ func (w *world) put(n *node, text string) blob.Digest {
 	return d
 }
 
-// age makes everything that is stored a day old.
+// age makes all stored objects a day old.
 func (w *world) age() {
 	w.t.Helper()
 	yesterday := time.Now().Add(-24 * time.Hour)
 	filepath.Walk(w.path, func(p string, info fs.FileInfo, err error) error {
 		if err == nil && info.Mode().IsRegular() {
-			os.Chtimes(p, yesterday, yesterday) // what a sweep deletes meanwhile needs no age
+			os.Chtimes(p, yesterday, yesterday) // may fail for objects that a sweep deletes at the same time
 		}
 		return nil
 	})
 }
 
-// there reports whether the original is there, whatever copies there are.
+// there reports whether the original exists, regardless of cached copies.
 func (w *world) there(d blob.Digest) bool {
 	w.t.Helper()
 	name := d.String()
@@ -114,8 +114,7 @@ func everywhere(t *testing.T, test func(t *testing.T, w *world)) {
 	}
 }
 
-// What a root marks stays, what is young stays, the rest goes, and an unreadable root
-// keeps everything.
+// Marked and new blobs stay, others are deleted, and if roots can't be read, everything stays.
 func TestCollect(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, w *world) {
@@ -142,13 +141,13 @@ func TestCollect(t *testing.T) {
 	})
 }
 
-// One node sweeps without a pause while another publishes what is old garbage: whatever
-// was acknowledged and is referred to is there.
+// One node sweeps continuously while another publishes blobs that are old garbage. All acknowledged, referenced blobs
+// exist.
 func TestCollectWhileAnotherNodePublishes(t *testing.T) {
 	t.Parallel()
 	everywhere(t, func(t *testing.T, w *world) {
 		publisher := w.node()
-		sweeper := publisher // SQLite has one process
+		sweeper := publisher // SQLite has a single process
 		if !publisher.db.Single() {
 			sweeper = w.node()
 		}
@@ -177,7 +176,7 @@ func TestCollectWhileAnotherNodePublishes(t *testing.T) {
 					}
 					mine = append(mine, d)
 				}
-				// Referred to before it is acknowledged, as a hold does: this test ages without mercy.
+				// Mark them before the acknowledgment, like a hold, because this test makes everything old.
 				w.mu.Lock()
 				for _, d := range mine {
 					w.roots[d] = true
@@ -206,8 +205,7 @@ func TestCollectWhileAnotherNodePublishes(t *testing.T) {
 	})
 }
 
-// A sweeper that dies in the middle leaves deletions on record, for which nobody waits
-// longer than a page may take.
+// The recorded deletions of a sweeper that died don't delay puts for longer than blob.SweepTime.
 func TestSweeperDies(t *testing.T) {
 	t.Parallel()
 	w := &world{t: t, url: dbtest.URL(t), at: t.TempDir(), roots: map[blob.Digest]bool{}}
@@ -230,7 +228,7 @@ func TestSweeperDies(t *testing.T) {
 	if got, err := dead.Since(t.Context(), time.Now().Add(-time.Hour)); err != nil || !maps.Equal(got, map[blob.Digest]bool{d: false}) {
 		t.Errorf("after its time: %v, %v", got, err)
 	}
-	// Another sweep of the same blob goes on although the first one's is over.
+	// Another sweep's record of the same blob remains when the first one ends.
 	if err := gc.NewRecord(n.db).Begin(t.Context(), []blob.Digest{d}); err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +243,7 @@ func TestSweeperDies(t *testing.T) {
 	}
 }
 
-// The collection is a job that comes back.
+// The collection is a job that repeats.
 func TestJob(t *testing.T) {
 	t.Parallel()
 	w := &world{t: t, url: dbtest.URL(t), at: t.TempDir(), roots: map[blob.Digest]bool{}}

@@ -12,20 +12,20 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// refuse has writes fail from now on, until the function that it returns is called.
+// refuse makes writes fail until take is called.
 func refuse(t *testing.T, d *db.DB, err error) (take func()) {
 	t.Helper()
 	d.Guard(func(context.Context) error { return err })
 	return func() { d.Guard(func(context.Context) error { return nil }) }
 }
 
-// over reports whether the lease of the job that runs has ended.
+// over reports whether the running job's lease has ended.
 func over(t *testing.T, d *db.DB) bool {
 	t.Helper()
 	return count(t, d, fmt.Sprintf("state = 'running' AND lease_until < %d", db.Now())) == 1
 }
 
-// A job that ends while the disk is full keeps its place until its end is written. Then the next one of its group has its turn.
+// A job that ends while the disk is full keeps its turn until its end is written. Then the next job of its group runs.
 func TestEndOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]error{"success": nil, "failure": errors.New("no luck"), "later": Later(1)} {
@@ -48,7 +48,7 @@ func TestEndOnAFullDisk(t *testing.T) {
 			enqueue(t, d, "next", Options{Group: "g"})
 			take := refuse(t, d, syscall.ENOSPC)
 			close(full)
-			// The lease ends meanwhile, and the renewals fail, too.
+			// The lease ends meanwhile, because its renewals fail too.
 			wait.Until(t, "the lease is over", func() bool { return over(t, d) })
 			take()
 			wait.Until(t, "both are done", func() bool { return count(t, d, "1=1") == 0 })
@@ -59,7 +59,7 @@ func TestEndOnAFullDisk(t *testing.T) {
 	}
 }
 
-// A job whose end is lost is done again, also where one process serves alone: its lease ends.
+// A job whose end couldn't be written runs again after its lease has ended, also with a single process.
 func TestLostEnd(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -77,7 +77,7 @@ func TestLostEnd(t *testing.T) {
 	wait.Until(t, "it is done", func() bool { return count(t, d, "1=1") == 0 })
 }
 
-// A job that runs for longer than its lease, whose renewals fail, isn't done twice at once by the only process.
+// A job that runs longer than its lease, because renewals fail, isn't started a second time by the only process.
 func TestRunningIsNotRescued(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -107,7 +107,7 @@ func TestRunningIsNotRescued(t *testing.T) {
 	}
 }
 
-// A handler that was canceled and couldn't write the end of its work is called again: the job isn't gone before.
+// If a canceled handler couldn't write the end of its work, it is called again, and the job isn't deleted before.
 func TestCanceledOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

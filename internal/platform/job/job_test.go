@@ -23,7 +23,7 @@ type work struct {
 
 func (work) Kind() string { return "test.work" }
 
-// node is one process's worth of workers over a test database.
+// node runs one process's workers on a test database.
 type node struct {
 	*Jobs
 	stop func()
@@ -72,7 +72,7 @@ func count(t *testing.T, d *db.DB, where string) (n int) {
 	return n
 }
 
-// recorder keeps what ran, in order.
+// recorder records the jobs that ran, in order.
 type recorder struct {
 	mu  sync.Mutex // guards ran
 	ran []string
@@ -120,8 +120,7 @@ func TestUniqueHoldsUntilTheEnd(t *testing.T) {
 	}
 }
 
-// Jobs of a group run one at a time and in order, on however many nodes; other groups
-// go on meanwhile.
+// Jobs of a group run one at a time and in order, on any number of nodes. Other groups run at the same time.
 func TestGroupRunsInOrder(t *testing.T) {
 	t.Parallel()
 	url := dbtest.URL(t)
@@ -201,7 +200,7 @@ func TestFailuresAreTriedAgainThenGivenUp(t *testing.T) {
 	}
 }
 
-// A job whose end panics, too, is dead: it isn't tried forever.
+// A job whose GivenUp panics too is dead, and isn't retried forever.
 func TestPanicOfTheEnd(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -214,7 +213,7 @@ func TestPanicOfTheEnd(t *testing.T) {
 	wait.Until(t, "dead", func() bool { return count(t, d, "state = 'dead' AND error LIKE '%poisonous%'") == 1 })
 }
 
-// A database that refuses while jobs start ends Run with an error; run again, it does jobs.
+// If the database fails while jobs start, Run returns an error. Another Run works.
 func TestRunAfterFailedStart(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -239,7 +238,7 @@ func TestRunAfterFailedStart(t *testing.T) {
 	}
 }
 
-// A panic while work is leased or done ends neither the loop nor the work of others.
+// A panic while leasing or running an item ends neither the loop nor other items.
 func TestLoopOutlivesPanics(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -291,7 +290,7 @@ func TestCancelEndsRunningAndRemovesWaiting(t *testing.T) {
 	enqueue(t, d, "running", Options{Unique: "r"})
 	wait.Until(t, "running", func() bool { return count(t, d, "state = 'running'") == 1 })
 	enqueue(t, d, "waiting", Options{Unique: "w"})
-	for _, key := range []string{"w", "unknown", "r"} { // the running one last: its end is the waiting one's turn
+	for _, key := range []string{"w", "unknown", "r"} { // the running one last, because its end lets the waiting one run
 		var running bool
 		want := key == "r"
 		if err := d.Write(t.Context(), func(tx *db.Tx) (err error) {
@@ -311,8 +310,7 @@ func TestCancelEndsRunningAndRemovesWaiting(t *testing.T) {
 	wait.Until(t, "both gone", func() bool { return count(t, d, "TRUE") == 0 })
 }
 
-// What a crashed process held is done again: at once after a restart on SQLite, when
-// the lease ended on PostgreSQL.
+// A crashed process's job runs again: on SQLite immediately after the restart, on PostgreSQL when its lease has ended.
 func TestRestartTakesOver(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -331,7 +329,7 @@ func TestRestartTakesOver(t *testing.T) {
 	wait.Until(t, "done", func() bool { return count(t, d, "TRUE") == 0 })
 }
 
-// A worker whose lease was taken over can neither end nor keep the job.
+// A worker whose lease was taken over can neither end the job nor renew its lease.
 func TestLostLeaseIsFenced(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -362,7 +360,7 @@ func TestLostLeaseIsFenced(t *testing.T) {
 	}
 }
 
-// Stopping lets running jobs end, and hands back those that don't.
+// Stopping lets running jobs finish, and returns those that don't to the queue.
 func TestStopDrains(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -388,7 +386,7 @@ func TestStopDrains(t *testing.T) {
 	}
 }
 
-// Canceling finds its job by its key, however many others wait.
+// Cancel finds its job by an index on the key, however many jobs wait.
 func TestCancelReadsOneJob(t *testing.T) {
 	t.Parallel()
 	var asked []string
@@ -415,8 +413,8 @@ func TestCancelReadsOneJob(t *testing.T) {
 	}
 }
 
-// A job that belongs to another node goes there, and its first call there is its first one. Where that node is gone, any other one
-// may look at it again.
+// A job for another node is passed to it, and its first call there counts as the first attempt. If that node is gone,
+// any other node may take the job.
 func TestJobGoesToItsNode(t *testing.T) {
 	t.Parallel()
 	url := dbtest.URL(t)

@@ -16,8 +16,8 @@ type novel struct{}
 
 func (novel) Kind() string { return "test.novel" }
 
-// During an upgrade a new node enqueues jobs that an old one does not know. The old one
-// leaves them alone, says so once they have waited, and the new one does them.
+// During an upgrade, a new node enqueues jobs of a kind that an old node doesn't know. The old node leaves them, and
+// reports them after they have waited for a while. The new node runs them.
 func TestUnknownKindWaitsForANodeThatKnowsIt(t *testing.T) {
 	t.Parallel()
 	url := dbtest.URL(t)
@@ -74,7 +74,7 @@ func TestUnknownKindWaitsForANodeThatKnowsIt(t *testing.T) {
 	}
 }
 
-// A holder that can't renew ends its work by the time that others may take the row over.
+// If a lease can't be renewed, its holder's context ends before others may take the row over.
 func TestLeaseEndsWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -101,8 +101,8 @@ type renamed struct{ Name string }
 
 func (renamed) Kind() string { return "test.renamed" }
 
-// A kind that has another name now is still done where it waits under its former one, or
-// comes from a node of an earlier version.
+// Jobs of a renamed kind run, whether they were enqueued under the old name earlier or by a node with an earlier
+// version.
 func TestFormerKindIsDone(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

@@ -10,8 +10,8 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// Leases are renewed by a timer and by whoever hears of a cancellation, at once: also while the database fails. (The race detector
-// sees it if they don't lock.)
+// The timer and a notification of a cancellation may renew leases concurrently, also while the database fails. (The
+// race detector finds missing locks.)
 func TestRenewalsAtOnce(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex // guards turn

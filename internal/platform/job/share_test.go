@@ -10,8 +10,7 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// A share takes half of a queue's places at most, however much it has to do and whatever is
-// free, and the service's own jobs are not bound.
+// A share runs at most half of a queue's jobs, even if other slots are free. The service's own jobs aren't limited.
 func TestHalfOfAQueue(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

@@ -12,7 +12,7 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// The turns of shares: those with nothing running, then by how much; at the most that a share may run it has none, but for the
+// Shares without running jobs come first, then those with the fewest. A share at the limit gets no turn, except the
 // service's own.
 func TestTurns(t *testing.T) {
 	t.Parallel()
@@ -32,8 +32,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// Where thousands of jobs wait, the next one is read from an index in its order, on both databases: nothing is sorted, and no table read
-// as a whole.
+// With thousands of waiting jobs, both databases read the next one from an index in order, without sorting or scanning
+// the table.
 func TestNextIsIndexed(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

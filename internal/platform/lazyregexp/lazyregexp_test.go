@@ -2,7 +2,7 @@ package lazyregexp
 
 import "testing"
 
-// In tests an expression that can't be compiled is found where it is made.
+// In tests, New panics on an invalid expression.
 func TestNewCompilesInTests(t *testing.T) {
 	t.Parallel()
 	defer func() {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A lock is released although a child process has the file open, as each has between its fork and its exec.
+// Unlock releases a lock even if a child process still has the file open, as between fork and exec.
 func TestUnlock(t *testing.T) {
 	t.Parallel()
 	l := New(t.TempDir())
@@ -33,7 +33,7 @@ func TestUnlock(t *testing.T) {
 	Unlock(again)
 }
 
-// Callers that ask for the same key meanwhile share one run and its error.
+// Concurrent calls with the same key share one run and its error.
 func TestOnce(t *testing.T) {
 	t.Parallel()
 	l := New(t.TempDir())

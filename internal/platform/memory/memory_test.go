@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Memory is given back when it is much and nothing is going on, and at no other time.
+// Memory is returned only if there is much of it and the program is idle.
 func TestMemoryIsGivenBackWhenItIsCalm(t *testing.T) {
 	t.Parallel()
 	const mb = 1 << 20
@@ -48,9 +48,9 @@ func TestMemoryIsGivenBackWhenItIsCalm(t *testing.T) {
 	}
 }
 
-// The figures are those of this process.
+// readUsage returns the numbers of this process.
 func TestMemoryUsageIsRead(t *testing.T) {
-	runtime.GC() // so that there has been one
+	runtime.GC() // so that there are numbers of a collection
 	before := readUsage()
 	block := make([]byte, 64<<20)
 	after := readUsage()
@@ -65,7 +65,7 @@ func TestMemoryUsageIsRead(t *testing.T) {
 	}
 }
 
-// A small heap has room to grow, a large one the runtime's own share.
+// The garbage collector's target is high for small heaps and low for large ones.
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	for live, want := range map[uint64]int{0: 800, 1 << 20: 800, 8 << 20: 400, 16 << 20: 200, 32 << 20: 100, 64 << 20: 50, 1 << 30: 50} {

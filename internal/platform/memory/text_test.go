@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// After the start little of the program's file is left in memory, and what runs goes on.
+// ForgetStart removes most of the program's file from memory, and the program continues to work.
 func TestForgetStart(t *testing.T) {
 	before := resident(t)
 	if err := ForgetStart(); err != nil {
@@ -24,7 +24,7 @@ func TestOnlyTheProgramIsForgotten(t *testing.T) {
 	for line, want := range map[string]bool{
 		"00400000-01bb5000 r-xp 00000000 fe:00 10371427                  /usr/bin/slipway":   true,
 		"01bb5000-033bd000 r--p 017b5000 fe:00 10371427                  /usr/bin/slipway":   true,
-		"033bd000-038be000 rw-p 02fbd000 fe:00 10371427                  /usr/bin/slipway":   false, // what we changed would be gone
+		"033bd000-038be000 rw-p 02fbd000 fe:00 10371427                  /usr/bin/slipway":   false, // writable: our changes would be lost
 		"7f793b486000-7f793b5dc000 r-xp 00026000 fe:00 32                /usr/lib/libc.so.6": false,
 		"7f793b486000-7f793b5dc000 r--p 00000000 00:00 0":                                    false,
 		"nonsense": false,
@@ -38,7 +38,7 @@ func TestOnlyTheProgramIsForgotten(t *testing.T) {
 	}
 }
 
-// resident returns how much of the program's file is resident where it can't be written, in kB.
+// resident returns the resident size of the read-only mappings of the program's file, in kB.
 func resident(t *testing.T) (sum int) {
 	t.Helper()
 	self, err := os.Readlink("/proc/self/exe")
@@ -52,7 +52,7 @@ func resident(t *testing.T) (sum int) {
 	defer f.Close()
 	ours := false
 	for s := bufio.NewScanner(f); s.Scan(); {
-		if key, _, _ := strings.Cut(s.Text(), " "); !strings.HasSuffix(key, ":") { // the line of a mapping
+		if key, _, _ := strings.Cut(s.Text(), " "); !strings.HasSuffix(key, ":") { // first line of a mapping
 			_, _, ours = readOnly(s.Text(), self)
 		} else if kb := 0; ours && key == "Rss:" {
 			if _, err := fmt.Sscanf(s.Text(), "Rss: %d", &kb); err != nil {

@@ -9,8 +9,8 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// An id that a power cut emptied is made anew where nothing refers to it. Where this machine may be in the list already, the error
-// says which id to write. What is no id is refused.
+// A node ID emptied by a power failure is replaced by a new one if nothing refers to it. If this machine may already be
+// listed, the error contains the ID to restore. An invalid ID is rejected.
 func TestEmptyIdentity(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

@@ -38,7 +38,7 @@ func list(t *testing.T, d *db.DB) []Node {
 	return all
 }
 
-// A node is in the list while it runs, keeps its id over a restart, and is down once it has left.
+// A running node is in the list, keeps its ID over a restart, and is down after it has left.
 func TestNodeJoinsAndLeaves(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -65,7 +65,7 @@ func TestNodeJoinsAndLeaves(t *testing.T) {
 	}
 }
 
-// Two nodes of one PostgreSQL fit only with the same files and the same domain.
+// Nodes that share a PostgreSQL database must have the same file store and site domain.
 func TestNodesMustFit(t *testing.T) {
 	t.Parallel()
 	url := dbtest.URL(t)
@@ -94,8 +94,8 @@ func TestNodesMustFit(t *testing.T) {
 	}
 }
 
-// A node that comes too late to renew its lease knows it by itself, hears of it once it has a new one, and a process whose
-// data directory was copied gives way to the later one.
+// A node that renews its lease too late notices that itself, and Lost is closed after it has a new one. If a data
+// directory was copied, the earlier process gives way to the later one.
 func TestLeaseEnds(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -108,7 +108,7 @@ func TestLeaseEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	asleep := present()
-	asleep.at = asleep.at.Add(time.Minute) // the machine was suspended, which one of its clocks doesn't know
+	asleep.at = asleep.at.Add(time.Minute) // the machine was suspended, during which one of its clocks stood still
 	s.until.Store(&asleep)
 	if s.Holds() || s.Takes() {
 		t.Fatal("it holds a lease that ended while its machine slept")
@@ -122,7 +122,7 @@ func TestLeaseEnds(t *testing.T) {
 	if err := s.renew(t.Context()); err != nil || !s.Holds() || s.Lapses() != 1 {
 		t.Fatal(err, s.Lapses())
 	}
-	if err := s.renew(t.Context()); err != nil || s.Lapses() != 1 { // in time
+	if err := s.renew(t.Context()); err != nil || s.Lapses() != 1 { // before the lease ended
 		t.Fatal(err, s.Lapses())
 	}
 	wait.Until(t, "it hears that its lease had ended", func() bool {
@@ -145,8 +145,8 @@ func TestLeaseEnds(t *testing.T) {
 	}
 }
 
-// A node that is forgotten while its machine sleeps ends when it wakes, writes nothing before it does, and isn't let in again. One whose
-// data directory was copied isn't told that it was forgotten, and writes nothing either.
+// A node that is forgotten while its machine sleeps exits when it wakes, without writing anything, and can't join
+// again. A node whose data directory was copied isn't told that it was forgotten, and doesn't write either.
 func TestForgottenNodeReturns(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -191,7 +191,7 @@ func TestForgottenNodeReturns(t *testing.T) {
 	if err := write(); fault.As(err) == nil {
 		t.Errorf("it writes while it ends: %v", err)
 	}
-	d.Guard(func(context.Context) error { return nil }) // another process
+	d.Guard(func(context.Context) error { return nil }) // as if from another process
 	again := open(t, d, func(c *Config) { c.Dir = dir })
 	if err := again.Join(t.Context()); !errors.Is(err, errForgotten) || len(list(t, d)) != 0 {
 		t.Errorf("it joins again: %v, %+v", err, list(t, d))
@@ -211,7 +211,7 @@ func TestForgottenNodeReturns(t *testing.T) {
 	}
 }
 
-// A key is made once for an installation; whoever comes with another one, or none, is refused and makes none.
+// The key is created once per installation. A node with another key, or without one, is rejected and creates none.
 func TestKeyIsTheInstallations(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -236,7 +236,8 @@ func TestKeyIsTheInstallations(t *testing.T) {
 	if _, err := Secrets(t.Context(), d, second); err == nil || !strings.Contains(err.Error(), "is not this installation's key") {
 		t.Errorf("with another key: %v", err)
 	}
-	// The key is changed at one node: it has the old one too. Then only those that have the new one fit.
+	// The key is rotated at one node, which has the old and the new one. Afterwards only nodes with the new key are
+	// accepted.
 	old, err := os.ReadFile(first)
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,8 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// start joins a node that has its storage in shared and its files in files, both optional, and returns the node, or why it was refused.
+// start starts a node with its storage in shared and its files in files, both optional. It returns the node or the
+// error.
 func start(t *testing.T, d *db.DB, shared, files string, with func(*Config)) (*Self, error) {
 	t.Helper()
 	storage, err := Storage(t.Context(), d, shared)
@@ -35,7 +36,7 @@ func start(t *testing.T, d *db.DB, shared, files string, with func(*Config)) (*S
 	return s, s.Join(t.Context())
 }
 
-// restart is start of a node that ends again.
+// restart is start, after which the node leaves again.
 func restart(t *testing.T, d *db.DB, shared, files string) error {
 	t.Helper()
 	s, err := start(t, d, shared, files, nil)
@@ -68,8 +69,8 @@ func names(t *testing.T, dir string) (names string) {
 	return strings.TrimSpace(names)
 }
 
-// A directory is marked once for an installation. One that is not mounted, another installation's, or none at all is refused from
-// then on, until an operator says otherwise; a crash between the writes is made up for.
+// A storage directory is marked once for an installation. From then on, an unmounted or another installation's
+// directory, or none, is rejected, unless an operator removes the mark. A crash between the writes is repaired.
 func TestSharedStorageIsKnown(t *testing.T) {
 	t.Parallel()
 	d, dir := dbtest.New(t), t.TempDir()
@@ -93,7 +94,7 @@ func TestSharedStorageIsKnown(t *testing.T) {
 	if left := names(t, empty); left != "" {
 		t.Errorf("refused, it left %s", left)
 	}
-	// The process was killed before the proposal became the mark.
+	// The process was killed before its proposal became the mark.
 	if err := os.Rename(filepath.Join(dir, MarkFile), storageKind.proposal(dir, mark)); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +113,7 @@ func TestSharedStorageIsKnown(t *testing.T) {
 	if again, err := ReadMark(dir); err != nil || again == mark || again == "another" {
 		t.Errorf("after it was accepted: %q, %v", again, err)
 	}
-	err = d.Write(t.Context(), func(tx *db.Tx) error { // as earlier versions left it when they were killed
+	err = d.Write(t.Context(), func(tx *db.Tx) error { // as a killed process of an earlier version left it
 		_, err := tx.Exec(t.Context(), `UPDATE storage_marks SET placed = FALSE`)
 		return err
 	})
@@ -127,8 +128,8 @@ func TestSharedStorageIsKnown(t *testing.T) {
 	wants(t, restart(t, d, dir, ""), "belongs to another installation")
 }
 
-// A directory of files without its mark is refused, such as an empty one where nothing is mounted. Without marks, as after an upgrade,
-// the files that the database names decide.
+// A directory for files without its mark is rejected, such as an empty mount point. If there is no mark yet, as after
+// an upgrade, the directory must have the files that the database names.
 func TestFilesAreKnown(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -147,7 +148,7 @@ func TestFilesAreKnown(t *testing.T) {
 	if left := names(t, other); left != "" {
 		t.Errorf("refused, it left %s", left)
 	}
-	wants(t, join(dir, "", named(true, true)), "") // an upgrade
+	wants(t, join(dir, "", named(true, true)), "") // after an upgrade
 	wants(t, join(dir, "", named(true, false)), "")
 	wants(t, join(other, "", named(false, false)), "is it mounted")
 	wants(t, join(other, "", named(true, true)), "is it mounted")
@@ -157,7 +158,7 @@ func TestFilesAreKnown(t *testing.T) {
 	}
 	wants(t, join(other, "", named(true, false)), "")
 	wants(t, join(dir, "", named(true, true)), "belongs to another installation")
-	// A move to a bucket, and back.
+	// The files move to a bucket, and back.
 	const bucket = "s3://bucket/ at s3.test"
 	wants(t, join("", bucket, named(true, false)), "has none of the files")
 	wants(t, join("", bucket, func() (bool, bool, error) { return true, false, errors.New("no answer") }), "no answer")
@@ -165,14 +166,14 @@ func TestFilesAreKnown(t *testing.T) {
 	wants(t, join("", bucket, named(true, false)), "")
 	wants(t, join("", "s3://another/ at s3.test", named(true, false)), "has none of the files")
 	wants(t, join(t.TempDir(), "", named(true, true)), "")
-	if err := Unmark(t.Context(), d); err != nil { // a restored database
+	if err := Unmark(t.Context(), d); err != nil { // as after restoring the database
 		t.Fatal(err)
 	}
 	wants(t, join(other, "", named(true, false)), "belongs to another installation")
 	wants(t, join(other, "", named(true, true)), "")
 }
 
-// What a node that is refused would have marked is left alone, so that nodes that run may start again.
+// A rejected node leaves no mark, so that running nodes can start again.
 func TestRefusedStartChangesNothing(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -199,7 +200,7 @@ func TestRefusedStartChangesNothing(t *testing.T) {
 	}
 }
 
-// Of nodes that start at once with one directory, all join. Of those with several, one does.
+// Nodes that start concurrently with the same directory all join. With different directories, only one does.
 func TestPlacesAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, same := range []bool{true, false} {
@@ -218,7 +219,7 @@ func TestPlacesAtOnce(t *testing.T) {
 			if same {
 				dirs[n] = dirs[0]
 			}
-			place, err := Storage(t.Context(), d, dirs[n]) // before any of them has joined
+			place, err := Storage(t.Context(), d, dirs[n]) // before any node has joined
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,8 +12,8 @@ import (
 
 func broken() { panic("broken input") }
 
-// A panic becomes an error with its stack, and is counted and reported once, however many look at it on its way.
-func TestCall(t *testing.T) { // no t.Parallel: the count is of the process
+// A panic becomes an error with its stack. It is counted and reported once, however many callers handle the error.
+func TestCall(t *testing.T) { // no t.Parallel: the count is global
 	var reported []error
 	Report(func(err error) { reported = append(reported, err) })
 	defer report.Store(nil)
@@ -38,7 +38,7 @@ func TestCall(t *testing.T) { // no t.Parallel: the count is of the process
 	}
 }
 
-// What runs in the background ends alone, with its deferred calls.
+// A panic in a background goroutine ends only that goroutine, after its deferred calls.
 func TestBackground(t *testing.T) {
 	var b Background
 	var ended atomic.Int64
@@ -54,7 +54,7 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// A loop runs again after a panic, not at once, and not after it has returned or ctx has ended.
+// A loop runs again after a panic, after a pause. It doesn't after it has returned or ctx has ended.
 func TestAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, runs := time.Now(), 0
@@ -77,7 +77,7 @@ func TestAgain(t *testing.T) {
 	})
 }
 
-// What must last runs again after an error as after a panic, and its pauses begin anew once it has run for a while.
+// Keep runs a function again after an error or panic. The pauses are short again after it has run for a while.
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

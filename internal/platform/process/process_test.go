@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Threads have the slack, those that are started later too.
+// All threads have the timer slack, also those started later.
 func TestThreadsLeaveWork(t *testing.T) {
 	switch err := leaveWork(); {
 	case errors.Is(err, syscall.ENOTSUP):
@@ -27,9 +27,9 @@ func TestThreadsLeaveWork(t *testing.T) {
 	first.Add(threads)
 	for range threads {
 		all.Go(func() {
-			runtime.LockOSThread() // until the goroutine ends, and the thread with it
+			runtime.LockOSThread() // the thread ends with the goroutine
 			first.Done()
-			<-started // all are there at once
+			<-started // all threads exist at the same time
 			if got, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil || got != int(timerSlack) {
 				t.Errorf("slack %d, %v", got, err)
 			}

@@ -20,13 +20,12 @@ import (
 	"slipway/internal/platform/sandbox/inside"
 )
 
-// hidden holds what the attack "hide" keeps open.
+// hidden holds the files that the attack "hide" keeps open.
 var hidden []*os.File
 
-// The test binary is also the attacker inside the sandbox and, once, a
-// control plane that gets killed.
+// The test binary is also the attacker in the sandbox and, in one test, a control plane to be killed.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == inside.Name { // where the helper is a program of its own
+	if len(os.Args) > 1 && os.Args[1] == inside.Name { // if the helper is a separate program
 		os.Exit(inside.Main(os.Args[2:]))
 	}
 	if len(os.Args) > 2 && os.Args[1] == "attack" {
@@ -39,9 +38,8 @@ func TestMain(m *testing.M) {
 	os.Exit(runTests(m))
 }
 
-// helper is the path of the program that is re-executed inside; by default the test binary itself. The race
-// detector wants more memory than an attacker is given, so a raced test binary
-// attacks with one that is not.
+// helper is the path of the program that runs inside the sandbox; by default the test binary itself. With the race
+// detector, the test binary needs more memory than the sandbox allows, so the attacker is a binary without it.
 var helper, plainHelper string
 
 const helperVar = "SANDBOX_TEST_HELPER"
@@ -69,14 +67,14 @@ func runTests(m *testing.M) int {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
-		helper, plainHelper = self, "/proc/self/exe" // through the link, a site's uid need not be able to walk there
+		helper, plainHelper = self, "/proc/self/exe" // through the link, because a site's uid may not have access to the directory
 	} else {
 		plainHelper = helper
 	}
 	return m.Run()
 }
 
-// attackArgv runs an attack inside.
+// attackArgv returns the command line of an attack.
 func attackArgv(name string, args ...string) []string {
 	return append([]string{inside.Self, "attack", name}, args...)
 }
@@ -88,7 +86,7 @@ func attack(name string, args []string) int {
 		return c
 	}
 	switch name {
-	case "memory": // many at once, so that a limit per process is not enough
+	case "memory": // many processes, so that a limit per process isn't enough
 		go func() {
 			for range 3 {
 				_ = self("eat").Start()
@@ -118,7 +116,7 @@ func attack(name string, args []string) int {
 		}
 		fmt.Println("never refused")
 		hang()
-	case "fill": // many files, below the limit of one
+	case "fill": // many files, each below the limit per file
 		b := make([]byte, 1<<20)
 		for i := 0; ; i++ {
 			f, err := os.Create(filepath.Join(args[0], "fill"+strconv.Itoa(i)))
@@ -151,7 +149,7 @@ func attack(name string, args []string) int {
 			}
 			hidden = append(hidden, f)
 		}
-	case "hide": // files that no tree shows
+	case "hide": // deleted files that are still open
 		b := make([]byte, 1<<20)
 		for i := 0; ; i++ {
 			f, err := os.Create(filepath.Join(args[0], "hide"))
@@ -162,9 +160,9 @@ func attack(name string, args []string) int {
 			for range 4 {
 				_, _ = f.Write(b)
 			}
-			hidden = append(hidden, f) // open for as long as we live
+			hidden = append(hidden, f) // stays open until the process ends
 		}
-	case "dark": // in a directory closed to everybody
+	case "dark": // in a directory with mode 0
 		_ = os.Mkdir(Root+"/dark", 0o700)
 		f, err := os.Create(Root + "/dark/f")
 		if err != nil {
@@ -189,7 +187,7 @@ func attack(name string, args []string) int {
 				return 1
 			}
 		}
-	case "daemons": // own sessions, forked twice, deaf to every signal that can be ignored
+	case "daemons": // new sessions, forked twice, ignoring every signal that can be ignored
 		for range 3 {
 			c := self("daemon", args...)
 			c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -224,23 +222,23 @@ func attack(name string, args []string) int {
 		}
 		_ = c.Close()
 		fmt.Println("connected")
-	case "say": // what any client does that knows no proxy
+	case "say": // like a client that doesn't know the proxy
 		c, err := net.DialTimeout("tcp", args[0], 5*time.Second)
 		if err != nil {
 			fmt.Println(err)
 			return 0
 		}
-		if _, err := fmt.Fprint(c, args[1]); err != nil { // who is told here of a reset reads an end afterwards
+		if _, err := fmt.Fprint(c, args[1]); err != nil { // after this reports a reset, reads return EOF
 			fmt.Println(err)
 			return 0
 		}
 		_ = c.(*net.TCPConn).CloseWrite()
 		text, err := io.ReadAll(c)
 		fmt.Printf("%s %v\n", text, err)
-	case "texts": // how many bytes a name's TXT records have
+	case "texts": // size of a name's TXT records
 		texts, err := net.LookupTXT(args[0])
 		fmt.Println(len(strings.Join(texts, "")), err)
-	case "answer": // a server that says so when it is asked to stop
+	case "answer": // a server that prints a line on SIGTERM
 		l, err := net.Listen("tcp", args[0])
 		if err != nil {
 			fmt.Println(err)
@@ -308,7 +306,7 @@ func attack(name string, args []string) int {
 			}()
 		}
 		hang()
-	case "serve": // a control plane with one run in it
+	case "serve": // a control plane with one command
 		return serve(args[0], args[1], args[2])
 	}
 	return 0

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What runs beside a command is in its sandbox, is nobody's child there but init's, inherits
-// neither its listener nor its input, and ends with it, whatever it ignores.
+// A command run beside another is in the same sandbox, as a child of its init. It inherits neither the listener nor the
+// input, and ends with the main command, whatever signals it ignores.
 func TestBeside(t *testing.T) {
 	t.Parallel()
 	b, work := newSandbox(t), newWork(t)
@@ -54,7 +54,7 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// A command does not fail with what was to run beside it.
+// A command doesn't fail if a program to run beside it is missing.
 func TestBesideMissing(t *testing.T) {
 	t.Parallel()
 	b, work := newSandbox(t), newWork(t)

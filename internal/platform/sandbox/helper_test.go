@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Several installations on one host lend the same uids: what one runs must not keep the
-// other's helpers from starting processes.
+// Several installations on a host use the same uids. Processes of one must not keep another's helpers from starting
+// processes.
 func TestHelperBesideOthersOfItsUID(t *testing.T) {
 	if unix.Geteuid() != 0 {
 		t.Skip("only root lends uids")
@@ -63,7 +63,7 @@ func TestHelperBesideOthersOfItsUID(t *testing.T) {
 	}
 }
 
-// Without a cgroup nothing else bounds them.
+// Without a cgroup, RLIMIT_NPROC limits a helper's processes.
 func TestHelperProcessesAreBounded(t *testing.T) {
 	if unix.Geteuid() != 0 {
 		t.Skip("only root lends uids")
@@ -99,8 +99,8 @@ func TestHelperProcessesAreBounded(t *testing.T) {
 	}
 }
 
-// The service's threads run before a program's, and a program's before a build's; a
-// program doesn't inherit the service's priority.
+// The service's threads have a higher priority than programs, and programs a higher one than builds. A program doesn't
+// inherit the service's priority.
 func TestPriorities(t *testing.T) {
 	if unix.Geteuid() != 0 {
 		t.Skip("only root raises a priority")
@@ -108,7 +108,7 @@ func TestPriorities(t *testing.T) {
 	var says bytes.Buffer
 	Prefer(slog.New(slog.NewTextHandler(&says, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	if strings.Contains(says.String(), "operation not supported") {
-		t.Skip("the race detector's build can't reach all threads") // it links C's
+		t.Skip("the race detector's build can't reach all threads") // it uses cgo
 	}
 	own, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -147,10 +147,10 @@ func TestPriorities(t *testing.T) {
 	}
 }
 
-// statField reads a field of proc_pid_stat(5) after the second.
+// statField returns a field of proc_pid_stat(5), from the third on.
 func statField(t *testing.T, stat string, n int) int {
 	t.Helper()
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // from the third on
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // starts with the third field
 	v, err := strconv.Atoi(fields[n-3])
 	if err != nil {
 		t.Fatal(err)

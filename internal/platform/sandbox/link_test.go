@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The host reaches a server inside by its port, many at once, asks it to stop, and learns
-// that it has ended; the host's own loopback holds nothing of it.
+// The host connects to a server in the sandbox by its port, many times concurrently, asks it to stop, and learns when
+// it ended. Nothing listens on the host's own loopback.
 func TestLink(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{"127.0.0.1:3000", "[::1]:3000"} {

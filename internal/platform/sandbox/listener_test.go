@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A command finds its listener at 3, and accept waits there, as PHP-FPM's workers expect.
+// A command's listener is file descriptor 3, and accept blocks on it, as PHP-FPM's workers expect.
 func TestListenerWaits(t *testing.T) {
 	t.Parallel()
 	b, work := newSandbox(t), newWork(t)

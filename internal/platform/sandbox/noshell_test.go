@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// shells start a program from text; no part of the control plane may.
+// shells are programs that interpret commands. The control plane must not start them.
 var shells = map[string]bool{
 	"sh":         true,
 	"bash":       true,
@@ -36,8 +36,8 @@ var shells = map[string]bool{
 	"perl":       true,
 }
 
-// shellAllowed are files (slash paths from the module's root) that may, each with why.
-// A command that runs inside a sandbox is Command.Argv, data, and needs no entry.
+// shellAllowed lists the files, as slash paths from the module's root, that may start one, and why. Commands that run
+// in a sandbox are in Command.Argv and need no entry.
 var shellAllowed = map[string]string{
 	"e2e/world/scenario.go": "a test: the examples of the documentation are pasted into a shell, as their readers do",
 	"e2e/world/terminal.go": "a test: the commands of the guides are run as their readers do, in a shell at a terminal",
@@ -46,8 +46,8 @@ var shellAllowed = map[string]string{
 
 var gitSetting = regexp.MustCompile(`^[a-z]+(\.[A-Za-z]+)+=`)
 
-// TestNoShell reads the syntax tree of the whole module: outside tests, nothing hands a
-// shell, or "-c" before a command text, to os/exec, os.StartProcess or syscall.Exec.
+// Outside tests, the module never passes a shell, or "-c" before a command text, to os/exec, os.StartProcess or
+// syscall.Exec. The test checks the syntax tree of all files.
 func TestNoShell(t *testing.T) {
 	t.Parallel()
 	root := moduleRoot(t)
@@ -87,7 +87,7 @@ func TestNoShell(t *testing.T) {
 	}
 }
 
-// The test above is worth something only if it finds what it is for.
+// shellCalls finds shells in all their spellings, so that the test above works.
 func TestNoShellFinds(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -146,7 +146,7 @@ func shellCalls(name string, src []byte) ([]string, error) {
 		return nil, err
 	}
 	starters := map[string]string{"os/exec": "", "os": "", "syscall": "", "golang.org/x/sys/unix": ""}
-	local := map[string]string{} // package name in this file → path
+	local := map[string]string{} // package name in this file → import path
 	for _, i := range file.Imports {
 		p, _ := strconv.Unquote(i.Path.Value)
 		if _, ok := starters[p]; ok {
@@ -187,7 +187,7 @@ func shellCalls(name string, src []byte) ([]string, error) {
 				report(n, s)
 			}
 			if strings.HasPrefix(s, "-") && !strings.HasPrefix(s, "--") && strings.HasSuffix(s, "c") && len(s) <= 4 && program != "git" {
-				if i+1 < len(args) { // git -c section.key=value, by whatever path git is called
+				if i+1 < len(args) { // git -c section.key=value, with any path of git
 					if next, ok := said(args[i+1], constants); ok && gitSetting.MatchString(next) {
 						continue
 					}
@@ -236,7 +236,7 @@ func shellCalls(name string, src []byte) ([]string, error) {
 	return found, nil
 }
 
-// flatten opens slices and append calls among the arguments.
+// flatten returns the arguments with the elements of slices and append calls.
 func flatten(args []ast.Expr) (flat []ast.Expr) {
 	for _, a := range args {
 		switch a := a.(type) {

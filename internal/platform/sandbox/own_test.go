@@ -25,7 +25,7 @@ func TestOwn(t *testing.T) {
 	must(os.Symlink(outside, filepath.Join(dir, "link")))
 	must(os.Symlink(filepath.Dir(outside), filepath.Join(dir, "linkdir")))
 	must(Own(dir, testUID))
-	must(Own(dir, testUID)) // again changes nothing
+	must(Own(dir, testUID)) // a second call changes nothing
 	owner := func(p string) int {
 		t.Helper()
 		st, err := os.Lstat(p)

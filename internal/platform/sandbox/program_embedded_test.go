@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// The helper that is built into the program runs commands, walled and plain, beside a
-// network and with a link.
+// The embedded helper runs commands in a sandbox and as plain processes, with a network and a link.
 func TestEmbeddedHelper(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The helper is written once, again where the file is another, and goes with its version.
+// The helper is written once, and again if the file differs. Old versions are deleted later.
 func TestWriteHelper(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

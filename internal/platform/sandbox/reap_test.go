@@ -17,7 +17,7 @@ import (
 	"slipway/internal/platform/sandbox/inside"
 )
 
-// serve is a control plane in a process of its own: it runs one sandbox until killed.
+// serve acts as a control plane in a separate process: it runs one sandbox until it is killed.
 func serve(dir, work, token string) int {
 	b, err := New(Config{Dir: dir, Self: os.Getenv(helperVar)})
 	if err != nil {
@@ -70,7 +70,7 @@ func TestKilledControlPlaneLeavesNothing(t *testing.T) {
 	}
 }
 
-// Reap does not rely on anybody's parent-death signal.
+// Reap kills processes of earlier runs that outlived their parents.
 func TestReapKillsStrays(t *testing.T) {
 	t.Parallel()
 	b := newSandbox(t)

@@ -41,7 +41,7 @@ const (
 
 func isRoot() bool { return os.Geteuid() == 0 }
 
-// siteUID returns what a caller would pass: ignored for a plain user.
+// siteUID returns a uid as callers pass it. A plain user's sandbox ignores it.
 func siteUID() int { return testUID }
 
 func newSandbox(t testing.TB) *Bubblewrap {
@@ -54,7 +54,7 @@ func newSandbox(t testing.TB) *Bubblewrap {
 	return b
 }
 
-// removeParents leaves no cgroup of the test behind; a leaf still there is a failure of its own.
+// removeParents removes the test's parent cgroups. Another test checks that their children are gone.
 func removeParents(e engine) {
 	for _, h := range e.hs {
 		_ = os.Remove(filepath.Join(h.Point, e.parent))
@@ -77,10 +77,10 @@ func small() Limits {
 	return Limits{Memory: 192 << 20, Pids: 64, Disk: 64 << 20, Wall: 30 * time.Second}
 }
 
-// TestAsPlainUser runs the whole suite again without root.
+// As a plain user, all tests pass too.
 func TestAsPlainUser(t *testing.T) {
 	if !isRoot() {
-		return // this is that run
+		return // already running as a plain user
 	}
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "sandbox-user-")
@@ -93,7 +93,7 @@ func TestAsPlainUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	syscall.ForkLock.RLock() // a child of another test that holds the file open until it execs would make it busy
+	syscall.ForkLock.RLock() // otherwise another test's child, between fork and exec, may hold the file open and make it busy
 	err = os.WriteFile(bin, self, 0o755)
 	syscall.ForkLock.RUnlock()
 	if err != nil {
@@ -102,7 +102,7 @@ func TestAsPlainUser(t *testing.T) {
 	if err := Own(dir, plainUID); err != nil {
 		t.Fatal(err)
 	}
-	// that one reads the sources, which are not there
+	// TestNoShell needs the sources, which aren't there.
 	c := exec.Command(bin, "-test.run=^Test", "-test.skip=^TestNoShell$", "-test.timeout=120s")
 	c.Dir = dir
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=" + dir, "HOME=" + dir}
@@ -251,7 +251,7 @@ func TestLimits(t *testing.T) {
 			if got := out.n.Load(); got > l.withDefaults().Output+200 {
 				t.Errorf("%d bytes of output passed a limit of %d", got, l.Output)
 			}
-			// The overshoot is what a disk takes between two checks, and those are 100 ms apart.
+			// A disk may write this much between two checks, which are 100 ms apart.
 			if got := count(c.Work, tally{1 << 62, 1 << 62}, nil); got.bytes > l.Disk+2<<30 {
 				t.Errorf("the limit of %s was passed by %s", text.Size(l.Disk), text.Size(got.bytes-l.Disk))
 			}
@@ -259,8 +259,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// What a command holds in memory counts, in whatever form; where no cgroup counts it, files
-// in memory without a name are refused.
+// All memory of a command counts towards its limit, also in tmpfs and memfds. Without a cgroup, memfds are refused.
 func TestMemoryWithoutProcesses(t *testing.T) {
 	t.Parallel()
 	b := newSandbox(t)
@@ -293,7 +292,7 @@ func TestMemoryWithoutProcesses(t *testing.T) {
 	}
 }
 
-// One command does not take the host's pseudo-terminals. A plain user's service can't bound them.
+// A command can't use up the host's pseudo-terminals. As a plain user, the service can't limit them.
 func TestTerminalsAreBounded(t *testing.T) {
 	t.Parallel()
 	var out counter64
@@ -378,7 +377,7 @@ func TestCPUQuota(t *testing.T) {
 	b := newSandbox(t)
 	g, err := cgroup.New(b.hs, b.parent, "look", Limits{}.withDefaults().group())
 	if errors.Is(err, cgroup.ErrNone) {
-		return // Probe says so; there is nothing else that could limit cpu
+		return // Probe reports that; nothing else can limit cpu
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -404,14 +403,14 @@ func TestCPUQuota(t *testing.T) {
 func TestCancelEndsEverything(t *testing.T) {
 	t.Parallel()
 	all := newSandbox(t)
-	v1 := newSandbox(t) // freezer, kill, thaw
+	v1 := newSandbox(t) // cgroup v1: freeze, kill, thaw
 	v1.hs = nil
 	for _, h := range all.hs {
 		if !h.V2 {
 			v1.hs = append(v1.hs, h)
 		}
 	}
-	none := newSandbox(t) // the pid namespace alone
+	none := newSandbox(t) // without cgroups: only the pid namespace
 	none.hs = nil
 	plain, err := NewPlain(Config{Dir: t.TempDir(), Self: plainHelper})
 	if err != nil {
@@ -465,7 +464,7 @@ func TestDaemonsDoNotOutliveTheCommand(t *testing.T) {
 	nothingLeft(t, b, token)
 }
 
-// Cancelling at any moment of the start ends well too.
+// Canceling at any moment of the start leaves nothing behind.
 func TestCancelDuringStart(t *testing.T) {
 	t.Parallel()
 	b := newSandbox(t)
@@ -488,7 +487,7 @@ func TestCancelDuringStart(t *testing.T) {
 	nothingLeft(t, noGroups, token)
 }
 
-// nothingLeft fails if a process holds token in its argv, or a cgroup of b remains.
+// nothingLeft fails the test if a process has token in its command line, or a cgroup of b exists.
 func nothingLeft(t *testing.T, b *Bubblewrap, token string) {
 	t.Helper()
 	for pid := range processes() {
@@ -523,11 +522,11 @@ func TestTwelveForbiddenActions(t *testing.T) {
 	}
 }
 
-// fakeProxy listens where our CONNECT proxy would, in a directory closed to all. It
-// resolves the hosts of peers ("host:port") and connects to them by a call.
+// fakeProxy acts as the CONNECT proxy, in a directory closed to others. It resolves the hosts of peers ("host:port")
+// and passes connections to their functions.
 func fakeProxy(t *testing.T, peers map[string]func(io.ReadWriter)) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "proxy-") // short: a unix socket's path has 108 bytes
+	dir, err := os.MkdirTemp("", "proxy-") // short, because a Unix socket's path is limited to 108 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -589,8 +588,8 @@ func fakeProxy(t *testing.T, peers map[string]func(io.ReadWriter)) string {
 	return p
 }
 
-// A program that knows no proxy reaches a host by its name, and nothing else: neither an
-// address, nor another port, nor a name that the proxy does not resolve, nor the host.
+// A program without proxy support can reach hosts by name. It can't reach IP addresses, other ports, names that the
+// proxy doesn't resolve, or the host.
 func TestTheOnlyWayOutIsTheProxy(t *testing.T) {
 	t.Parallel()
 	b := newSandbox(t)
@@ -637,7 +636,7 @@ func TestTheOnlyWayOutIsTheProxy(t *testing.T) {
 			t.Errorf("%s answered %q", at, got)
 		}
 	}
-	if got := run(attackArgv("texts", "cms.example")...); got != "10000 <nil>\n" { // more than a packet takes
+	if got := run(attackArgv("texts", "cms.example")...); got != "10000 <nil>\n" { // more than fits into a UDP packet
 		t.Errorf("a long TXT record has %q bytes", got)
 	}
 	for at, want := range map[string]string{
@@ -654,8 +653,8 @@ func TestTheOnlyWayOutIsTheProxy(t *testing.T) {
 	}
 }
 
-// The network gives nobody more than the sandbox without one: the forbidden actions are
-// refused behind it too, and no capability is left of the stage.
+// A sandbox with a network has no more rights than one without: the forbidden actions are refused, and no capability
+// remains from its setup.
 func TestTheNetworkGivesNoRights(t *testing.T) {
 	t.Parallel()
 	b := newSandbox(t)
@@ -819,7 +818,7 @@ func TestWithoutBubblewrap(t *testing.T) {
 	}
 }
 
-// A bwrap that fails, or a binary that is no shim, is our error and not the build's.
+// A bwrap that fails, or a helper that isn't one, is an error of Run, not of the command.
 func TestBrokenSandboxIsAnError(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]Config{
@@ -907,7 +906,7 @@ func BenchmarkBare(b *testing.B) {
 	}
 }
 
-// BenchmarkStart is the whole of Run around a command that does nothing.
+// BenchmarkStart measures Run with a command that does nothing.
 func BenchmarkStart(b *testing.B) {
 	s, work := newSandbox(b), newWork(b)
 	for b.Loop() {
@@ -917,7 +916,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// What goes to one writer arrives in the order in which it was written.
+// Output to the same writer arrives in the order in which it was written.
 func TestOneWriterKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	plain, err := NewPlain(Config{Dir: t.TempDir(), Self: plainHelper})
@@ -954,8 +953,8 @@ func TestOneWriterKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// Ports that are named lead to the proxy like 80 and 443, and no others do; the proxy still
-// decides about each.
+// Connections to configured ports go to the proxy, like 80 and 443, and the proxy decides about each destination. Other
+// ports are closed.
 func TestNamedPorts(t *testing.T) {
 	t.Parallel()
 	b := newSandbox(t)
@@ -994,8 +993,8 @@ func TestNamedPorts(t *testing.T) {
 	}
 }
 
-// What the service's own starter ignored, such as SIGHUP under nohup, is not the command's affair:
-// a shell could not even trap it. Not parallel: it concerns the process.
+// A command doesn't inherit signals that the service ignores, such as SIGHUP under nohup, which a shell couldn't trap.
+// Not parallel, because signals are global.
 func TestSignalsAreTheCommands(t *testing.T) {
 	for _, s := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
 		signal.Ignore(s)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A command wakes when it asks to, however late the service's own threads may be woken.
+// A command has the usual timer slack, even if the service's own threads have a larger one.
 func TestCommandsHaveTheUsualTimerSlack(t *testing.T) {
 	switch _, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, 1_000_000, 0); errno {
 	case 0:

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Under our unit root may not trace others, and what is hidden in open files without a name is found still.
+// Under the systemd unit, root may not trace other processes. Deleted files that are still open count towards the disk
+// limit nevertheless.
 func TestUnlinkedFilesWithoutTracing(t *testing.T) {
 	if unix.Geteuid() != 0 {
 		t.Skip("a plain user never may trace others")
@@ -21,7 +22,7 @@ func TestUnlinkedFilesWithoutTracing(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // the thread ends with what it gave up
+		runtime.LockOSThread() // the thread ends with the goroutine, because it has lost the capability
 		if err = unix.Prctl(unix.PR_CAPBSET_DROP, unix.CAP_SYS_PTRACE, 0, 0, 0); err == nil {
 			out, err = exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestLimits$/^unlinked_files$").CombinedOutput()
 		}
@@ -32,7 +33,7 @@ func TestUnlinkedFilesWithoutTracing(t *testing.T) {
 	}
 }
 
-// What is bound into a sandbox is what was checked: a link that took the place of a folder since is refused.
+// A path bound into a sandbox must not contain a symbolic link, which could have replaced a folder after the check.
 func TestStagedPathsHaveNoLinks(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())

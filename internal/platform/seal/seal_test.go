@@ -73,7 +73,7 @@ func TestLoadRefusesWhatIsNoKey(t *testing.T) {
 	}
 }
 
-// Two processes that start at once on an empty folder end up with one key.
+// Concurrent first starts in an empty folder share one key.
 func TestTwoAtOnceShareOneKey(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "k")

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// The watchdog takes any answer for a sign of life, a connection that is closed at once too; a
-// listener that nobody accepts from is none.
+// The watchdog accepts any response as alive, also an immediately closed connection, but not a listener from which
+// nothing is accepted.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }))
@@ -39,7 +39,7 @@ func TestAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		at   net.Addr
 		want int
-		fail string // part of the error, or empty
+		fail string // part of the error; empty if none
 	}{
 		"an answer":                {busy.Listener.Addr(), 0, ""},
 		"an answer, but not ready": {busy.Listener.Addr(), 200, "503"},
@@ -55,7 +55,7 @@ func TestAnswers(t *testing.T) {
 			t.Fatalf("too many connections: %v", err)
 		}
 	}
-	// The kernel takes the connection and the request. The check waits for an answer until its time is over.
+	// The kernel accepts the connection and the request. The check waits for a response until its time is over.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	asked := make(chan error, 1)

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// TestMain is the child of TestSockets too: it says what it was passed.
+// TestMain also acts as TestSockets's child, which prints the sockets that it was passed.
 func TestMain(m *testing.M) {
 	if os.Getenv("SYSTEMD_TEST_CHILD") == "" {
 		os.Exit(m.Run())
 	}
-	// The parent can't know our number before we run; systemd forks first.
+	// Unlike systemd, the parent doesn't know the child's pid before it starts.
 	if os.Getenv("LISTEN_PID") == "self" {
 		os.Setenv("LISTEN_PID", strconv.Itoa(os.Getpid()))
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What strangers wrote moves no cursor and turns no text around.
+// Printable escapes control sequences and changes of text direction.
 func TestPrintable(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -23,7 +23,7 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// A terminal gets lines, tabs and colors, and nothing else that drives it.
+// Screen passes lines, tabs and colors to a terminal, and escapes all other control characters.
 func TestScreen(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{

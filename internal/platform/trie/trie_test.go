@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// A trie has what a map would have, whatever is set and dropped, and one that somebody holds
-// never changes.
+// After any changes, a trie has the same content as a map, and a trie that is still referenced never changes.
 func TestTrie(t *testing.T) {
 	t.Parallel()
 	var now Trie[int]
@@ -56,7 +55,7 @@ func TestTrie(t *testing.T) {
 	}
 }
 
-// BenchmarkTrie asks a trie for hosts, and changes one of them in another trie made from it.
+// BenchmarkTrie looks up hosts, and changes one host in a copy.
 func BenchmarkTrie(b *testing.B) {
 	for _, n := range []int{30, 1000, 100_000} {
 		hosts := make([]string, n)

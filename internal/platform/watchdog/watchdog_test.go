@@ -11,7 +11,7 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// sleeper starts a process and returns a pidfd of it, and a channel that is closed at its end.
+// sleeper starts a process and returns its pidfd, and a channel that is closed when it ends.
 func sleeper(t *testing.T) (pidfd int, ended chan struct{}) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sleep", "3600")
@@ -37,7 +37,7 @@ func closed(c chan struct{}) bool {
 	}
 }
 
-// What is held ends at the deadline and not before an earlier one that was moved; what was released stays.
+// Held processes are killed at the deadline, not before it if it was extended. Released processes aren't.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	w := New(Config{Log: slog.New(slog.DiscardHandler)})
@@ -56,7 +56,7 @@ func TestDeadline(t *testing.T) {
 	released, stays := hold(Now() + time.Hour)
 	_, third := hold(Now() + time.Hour)
 	released.Release()
-	released.Kill() // it is not the watchdog's any more
+	released.Kill() // has no effect after Release
 	last, fourth := hold(Now() + time.Hour)
 	if closed(first) || closed(third) {
 		t.Fatal("what is held has ended before its deadline")
@@ -77,7 +77,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// The end of the service is a deadline, and that of the watchdog is not: another one is started.
+// The end of the service kills held processes like a deadline. The end of the watchdog doesn't: another one is started.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	w := New(Config{Log: slog.New(slog.DiscardHandler)})
@@ -94,7 +94,7 @@ func TestEnds(t *testing.T) {
 	if closed(ended) {
 		t.Fatal("what is held has ended with the watchdog")
 	}
-	if err := w.conn.Close(); err != nil { // as the kernel does at the end of the service
+	if err := w.conn.Close(); err != nil { // as the kernel does when the service ends
 		t.Fatal(err)
 	}
 	wait.Until(t, "what is held has ended", func() bool { return closed(ended) })

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// Credentials of every Server.
+// Credentials of all Servers.
 const (
 	AccessKey = "slipway-tests"
 	SecretKey = "not-a-secret-but-long-enough"
@@ -162,8 +162,8 @@ func (s *Server) Path(address string) string {
 	return filepath.Join(s.dir, u.Host, u.Path)
 }
 
-// build returns the path of the gateway's binary, which the go command caches.
-// Program builds the server's program and returns its path. It takes --port, --access, --secret and a directory of buckets.
+// Program builds the gateway, which the go command caches, and returns its path. It takes --port, --access, --secret
+// and a directory of buckets.
 func Program() (string, error) {
 	root, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// All sandboxes together weigh more than one thread of the service, where the kernel weighs
-// their group against single threads.
+// With cgroup v1, where the kernel weighs the group of all sandboxes against single threads, the group weighs more than
+// one thread of the service.
 func TestShareOfAll(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ v2, foreground bool }{{false, true}, {false, false}, {true, true}} {
@@ -17,14 +17,14 @@ func TestShareOfAll(t *testing.T) {
 		if err := os.Mkdir(filepath.Dir(at), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(at, []byte("1024"), 0o644); err != nil { // as the kernel does
+		if err := os.WriteFile(at, []byte("1024"), 0o644); err != nil { // the kernel's default
 			t.Fatal(err)
 		}
 		if _, err := New([]Hierarchy{h}, "/slipway/installation", "run", Limits{Foreground: tt.foreground}); err != nil {
 			t.Fatal(err)
 		}
 		want := strconv.FormatInt(shareOfAll(), 10)
-		if tt.v2 || !tt.foreground { // in version 2 the service is in a group as well
+		if tt.v2 || !tt.foreground { // in version 2 the service has a cgroup too
 			want = "1024"
 		}
 		if text, err := os.ReadFile(at); err != nil || string(text) != want {
@@ -36,7 +36,8 @@ func TestShareOfAll(t *testing.T) {
 	}
 }
 
-// A node of a cluster in a container mounts trees over those of its host, which are still listed.
+// If a mount covers an earlier one of the same hierarchy, as in a cluster node that is a container, only the later one
+// counts.
 func TestHierarchiesThatAreCovered(t *testing.T) {
 	t.Parallel()
 	hs := hierarchies(`342 338 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
@@ -48,7 +49,7 @@ func TestHierarchiesThatAreCovered(t *testing.T) {
 	}
 }
 
-// Our unit mounts what the service may change over itself, writable: that is not a second tree.
+// The systemd unit mounts the service's writable cgroups over themselves. They don't count as another hierarchy.
 func TestHierarchiesAreCountedOnce(t *testing.T) {
 	t.Parallel()
 	hs := hierarchies(`342 338 0:32 / /sys/fs/cgroup/memory ro,nosuid,relatime shared:90 - cgroup cgroup rw,memory

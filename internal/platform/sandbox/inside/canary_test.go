@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The canary is worth something only if its actions succeed where nothing forbids them.
+// Without a sandbox, the canary's forbidden actions succeed, so a failure inside one shows that the sandbox works.
 func TestCanarySingsWithoutASandbox(t *testing.T) {
 	t.Parallel()
 	lis, err := net.Listen("tcp4", "127.0.0.1:0")

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a sandbox sends instead of a connection to its own loopback is not taken.
+// The host rejects file descriptors from a sandbox that aren't connections to its loopback.
 func TestLinkTakesOnlyConnections(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("unix", "")

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Names that don't exist are forgotten, and however many are asked for take little memory.
+// Unknown names are forgotten after a while, and many of them use little memory.
 func TestNamesAreBounded(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
@@ -55,13 +55,13 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
-// What didn't exist may exist a moment later.
+// The result that a name doesn't exist expires.
 func TestUnknownNamesEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := newNames("")
 		for _, host := range []string{"a.test", "b.test"} {
-			n.lookup(host) // there is no proxy
+			n.lookup(host) // fails, because there is no proxy
 			time.Sleep(forgetAfter / 2)
 		}
 		n.forget(time.Now().Add(1))
@@ -75,7 +75,7 @@ func TestUnknownNamesEnd(t *testing.T) {
 	})
 }
 
-// questions asks the resolver over UDP and TCP as a program does, with Go's own client.
+// questions returns a resolver that asks n over UDP and TCP, like a program.
 func questions(t *testing.T, n *names) *net.Resolver {
 	t.Helper()
 	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -98,7 +98,8 @@ func questions(t *testing.T, n *names) *net.Resolver {
 	}}
 }
 
-// MongoDB's drivers ask for SRV and TXT records, mailers for MX. Answers that are too long for a packet come over TCP.
+// Programs get SRV and TXT records, which MongoDB drivers need, and MX records for mailers. Answers that are too long
+// for UDP are sent over TCP.
 func TestOtherRecords(t *testing.T) {
 	t.Parallel()
 	host := func(name string) dnsmessage.Name { return dnsmessage.MustNewName(name) }
@@ -177,7 +178,8 @@ func TestOtherRecords(t *testing.T) {
 	}
 }
 
-// A crawler sees far more names than are remembered: new ones work, and those in use keep their addresses.
+// A program may resolve far more names than are remembered, like a crawler: new names get addresses, and names in use
+// keep theirs.
 func TestNamesAreForgottenByUse(t *testing.T) {
 	t.Parallel()
 	n := newNames("")

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The canary proves the filter in the kernel; this proves its corners in a machine of
-// our own, on whatever architecture the tests run.
+// The filter decides correctly about corner cases of all architectures. The test runs it in a BPF virtual machine,
+// while the canary tests it in the kernel.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	machines := map[bool]*bpf.VM{}
@@ -98,7 +98,7 @@ func TestFilter(t *testing.T) {
 		"socketpair tipc":             {nr: unix.SYS_SOCKETPAIR, args: [3]uint64{unix.AF_TIPC}, want: noaf},
 		"32-bit":                      {arch: 0x40000003, nr: unix.SYS_READ, want: retKill},
 	} {
-		// The machine loads big endian words, the kernel native ones.
+		// The virtual machine loads big-endian words, the kernel native ones.
 		packet := make([]byte, offArg+6*8)
 		arch := tt.arch
 		if arch == 0 {
