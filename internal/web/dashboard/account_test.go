@@ -18,7 +18,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// value returns what a page shows to be copied.
+// value returns the value that a page shows for copying.
 func (p reply) value(t *testing.T) string {
 	t.Helper()
 	m := regexp.MustCompile(`data-test="value">([^<]+)<`).FindStringSubmatch(p.body)
@@ -28,7 +28,7 @@ func (p reply) value(t *testing.T) string {
 	return m[1]
 }
 
-// hidden is the value of a hidden field.
+// hidden returns the value of a hidden field.
 func (p reply) hidden(t *testing.T, name string) string {
 	t.Helper()
 	m := regexp.MustCompile(`name="` + name + `" value="([^"]+)"`).FindStringSubmatch(p.body)
@@ -38,7 +38,7 @@ func (p reply) hidden(t *testing.T, name string) string {
 	return m[1]
 }
 
-// code returns what an authenticator app shows (RFC 6238), so many steps from now.
+// code returns the authenticator code (RFC 6238) of the given time step, relative to now.
 func code(t *testing.T, secret string, steps int64) string {
 	t.Helper()
 	raw, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret)
@@ -52,7 +52,7 @@ func code(t *testing.T, secret string, steps int64) string {
 	return fmt.Sprintf("%06d", binary.BigEndian.Uint32(sum[at:])&0x7fffffff%1_000_000)
 }
 
-// stale makes a user's sessions look as if they had begun an hour ago.
+// stale moves the start of all sessions an hour back.
 func (w *world) stale() {
 	w.t.Helper()
 	if err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
@@ -63,7 +63,7 @@ func (w *world) stale() {
 	}
 }
 
-// logged reports how often an action stands in the audit log.
+// logged returns how often an action is in the audit log.
 func (w *world) logged(action string) int {
 	w.t.Helper()
 	list, err := w.dash.Accounts.Audit(w.t.Context(), audit.Filter{Action: action, Limit: 200})
@@ -83,7 +83,7 @@ func TestKeys(t *testing.T) {
 	if p := b.get("/account/keys"); !p.has("empty") {
 		t.Fatal(p)
 	}
-	// What fails keeps what was typed, and says where it is wrong.
+	// An invalid form keeps the input and marks the invalid field.
 	for field, form := range map[string][]string{
 		"scopes":    {"name", "CI", "expires", "30d"},
 		"name":      {"name", " ", "scopes", "sites:read", "expires", "30d"},
@@ -286,8 +286,8 @@ func TestFactor(t *testing.T) {
 	}
 }
 
-// Every offer has a secret of its own, only the session it was made for can confirm it,
-// and a session that is not fresh sees none before the password.
+// Every offered factor has a new secret that only its own session can confirm. A session that isn't fresh sees none
+// before it confirms the password.
 func TestOfferedFactorIsOfOneSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -327,7 +327,7 @@ func TestOfferedFactorIsOfOneSession(t *testing.T) {
 	}
 }
 
-// What lets somebody in is made and removed by who has shown who they are a short while ago.
+// Credentials can be created and removed only by a session that confirmed the password recently.
 func TestCredentialsNeedAFreshPassword(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -8,7 +8,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Routing, Git, backups and domains say of each setting what applies and whether it was set here.
+// The pages for routing, Git, backups and domains show each setting's effective value and whether it was set there.
 func TestAppliesEverywhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -13,15 +13,14 @@ import (
 	accountpages "slipway/internal/web/dashboard/account"
 )
 
-// did writes a line into the log, as the REST interface would.
+// did writes an audit entry as the REST API does.
 func (w *world) did(by audit.Actor, d audit.Event) {
 	w.t.Helper()
 	by.Addr = netip.MustParseAddr("203.0.113.9")
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error { return w.dash.Accounts.AuditTx(w.t.Context(), tx, by, d) }))
 }
 
-// What keys did reads like what was done here, names the key, and can be narrowed to one
-// key, one user, one action.
+// Actions of API keys look like actions in the dashboard, name the key, and can be filtered by key, user and action.
 func TestAuditNarrows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -49,7 +48,7 @@ func TestAuditNarrows(t *testing.T) {
 		t, 200, "key <a class=\"quiet\" href=\"/account/audit?key=key_ci\">CI &lt;b&gt; (slw_abcdef…)</a>",
 		"deploy hook Nightly", "dep_by_hook", "TOKEN", "203.0.113.9",
 	)
-	for path, want := range map[string][2]string{ // what is there, what is not
+	for path, want := range map[string][2]string{ // shown text, hidden text
 		"/account/audit?key=key_ci":                                 {"dep_by_ci", "dep_by_hook"},
 		"/account/audit?key=key_ci&what=deployment":                 {"dep_by_ci", "TOKEN"},
 		"/account/audit?what=env.set":                               {"TOKEN", "dep_by_ci"},
@@ -78,8 +77,7 @@ func TestAuditNarrows(t *testing.T) {
 	}
 }
 
-// A download holds every line that the filter lets through, none of anybody else's, and
-// nothing that a spreadsheet would run.
+// A download holds every entry that matches the filter, no other user's, and nothing that a spreadsheet would execute.
 func TestAuditDownload(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -2,7 +2,7 @@ package dashboard
 
 import "testing"
 
-// While the database can't be asked, pages are 503 with Retry-After, as answers of the API are.
+// While the database is unavailable, pages return 503 with Retry-After, like the API.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -14,8 +14,8 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// The owner backs a site up, sets a schedule and reads on one page what is there; the dialog
-// says what a restore does, and the deletion with a tick waits for a backup.
+// The owner backs up a site, sets a schedule and sees both on one page. The dialog explains a restore, and a deletion
+// with the box ticked waits for a backup.
 func TestBackupsPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -58,7 +58,7 @@ func TestBackupsPage(t *testing.T) {
 	if p := b.post(base+"/backups/restore", "backup", id, "confirm", s.Name); p.status != 422 && p.status != 409 || strings.Contains(p.body, "nothing was restored") {
 		t.Errorf("a backup that isn't completed is restored: %d", p.status)
 	}
-	// Somebody else's backup does not exist, and neither does one of another site.
+	// Backups of another owner or of another site are a 404.
 	eve := w.user("eve@example.test", false)
 	other := w.site(eve, "Other")
 	for _, at := range []string{"restore", "verify", "delete"} {
@@ -81,8 +81,7 @@ func TestBackupsPage(t *testing.T) {
 	}
 }
 
-// A site that was deleted with a backup is listed, and restored by its form under a name; not
-// by anybody else.
+// Sites deleted with a backup are listed and can be restored under a name, but only by their owner.
 func TestDeletedSites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -164,7 +163,7 @@ func TestDeletedSites(t *testing.T) {
 	}
 }
 
-// The page of databases shows how full each is and what was slow, as text.
+// The databases page shows each database's size and its slow queries as escaped text.
 func TestDatabasesPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) {

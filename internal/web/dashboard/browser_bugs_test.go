@@ -16,8 +16,8 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// A request with a country is tried on the page of the rules: what it would be answered with, or why that can't be said, stands
-// beside what was typed and the rules with their conditions.
+// The rules page tests a request with a country and shows the result, or why there is none, next to the input and the
+// rules with their conditions.
 func TestBrowserRouting(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -38,7 +38,7 @@ func TestBrowserRouting(t *testing.T) {
 	b.Type("#path", "/old")
 	b.Press("@test-rules")
 	b.Sees("@rule-answer", "/new")
-	b.Type("#country", "DE") // this installation knows no countries
+	b.Type("#country", "DE") // this installation has no country database
 	b.Press("@test-rules")
 	b.Sees("@test-refused", "ountry")
 	b.Until("what was typed is gone", `document.querySelector('#path').value === '/old' && document.querySelector('#country').value === 'DE'`)
@@ -46,8 +46,8 @@ func TestBrowserRouting(t *testing.T) {
 	b.Look("refused")
 }
 
-// A site whose deployment failed isn't said to be deployed, neither as a card nor as a row; and while a deployment runs, the page
-// that would give the site away leads to it.
+// A site whose first deployment failed isn't shown as deployed, on its card or in its row. While a deployment runs, the
+// transfer page links to it.
 func TestBrowserFailedAndBusy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -70,8 +70,8 @@ func TestBrowserFailedAndBusy(t *testing.T) {
 	w.end(pending, deployment.Canceled, "")
 }
 
-// What a clone made can be opened from where it was asked for, and the backup that it was copied from is not called one before
-// an update.
+// The page where a clone was requested links to the cloned site. The backup behind the clone isn't labeled as one
+// before an update.
 func TestBrowserCloneLeads(t *testing.T) {
 	t.Parallel()
 	var p blog
@@ -80,7 +80,7 @@ func TestBrowserCloneLeads(t *testing.T) {
 	u := w.user(ada, false)
 	byHand := w.as(ada)
 	at := w.liveWordPress(u, byHand)
-	byHand.get(at + "/state/follow") // its first visit would load the page anew, once its state is read
+	byHand.get(at + "/state/follow") // otherwise the first visit reloads the page once its state is read
 	id := strings.Split(at, "/")[2]
 	clone := w.site(u, "Staging")
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
@@ -105,8 +105,8 @@ func TestBrowserCloneLeads(t *testing.T) {
 	b.Until("it is called one before an update", `!document.querySelector('[data-test="backup"]').innerText.includes('Before update')`)
 }
 
-// Deleting a site with a backup leads to the deleted sites, not to a page that still offers to deploy it; once the backup is taken, the
-// page shows by itself that the site can be brought back.
+// Deleting a site with a backup leads to the deleted sites instead of a page that offers to deploy it. Once the backup
+// is complete, the page shows without a reload that the site can be restored.
 func TestBrowserDeletedWithBackup(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -126,14 +126,14 @@ func TestBrowserDeletedWithBackup(t *testing.T) {
 	b.Misses("@deploy")
 	must(t, w.db.Admin(t.Context(), `UPDATE sites SET deleted_at = 1 WHERE id = '`+string(s.ID)+`'`))
 	must(t, w.db.Admin(t.Context(), `UPDATE backups SET status = 'completed', completed_at = 1 WHERE site_id = '`+string(s.ID)+`'`))
-	b.Sees("@deleted-site", "Shop") // the page loads itself anew
+	b.Sees("@deleted-site", "Shop") // the page reloads itself
 	b.Misses("@pending-deletion")
 	b.Click("@open-restore-*")
 	b.Sees("@what-happens", "Creates a site with the settings")
 	b.Look("restore")
 }
 
-// Search and replace, and the restore of a backup over a live site, do nothing until its name was typed, and say what was expected.
+// Search and replace, and a restore over a live site, require the site's name and say so if it is wrong.
 func TestBrowserOverwrites(t *testing.T) {
 	t.Parallel()
 	var p blog
@@ -142,7 +142,7 @@ func TestBrowserOverwrites(t *testing.T) {
 	u := w.user(ada, false)
 	byHand := w.as(ada)
 	at := w.liveWordPress(u, byHand)
-	byHand.get(at + "/state/follow") // else its first visit loads the page anew
+	byHand.get(at + "/state/follow") // otherwise the first visit reloads the page
 	base := strings.TrimSuffix(at, "/wordpress")
 	id := strings.Split(at, "/")[2]
 	byHand.post(base+"/backups", "note", "before the party").want(t, 303)

@@ -12,8 +12,8 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// The overview of an application shows how it is doing: its process, the last day of requests, latency, memory
-// and errors with one crosshair through all of them, by pointer and by keys, and a timeline of what happened.
+// An application's overview shows its process, the last day's requests, latency, memory and errors with a shared
+// crosshair for pointer and keyboard, and a timeline of events.
 func TestBrowserCockpit(t *testing.T) {
 	t.Parallel()
 	now := db.Now()
@@ -70,7 +70,7 @@ func TestBrowserCockpit(t *testing.T) {
 	b.Eval(note, &last)
 	b.Look("overview-crosshair")
 	w.as(ada).post("/sites/"+string(s.ID)+"/domains", "domain", "other.example.com")
-	b.Sees("@timeline", "other.example.com") // the overview was sent anew: the focus stays
+	b.Sees("@timeline", "other.example.com") // the overview was replaced: the focus stays
 	b.Keys("ArrowLeft", "ArrowLeft")
 	b.Until("the keys don't move the crosshair", note+` !== '`+last+`' && /\d\d:\d\d.* · .*MiB/.test(`+note+`)`)
 	b.Eval(`void document.activeElement.blur()`, nil)

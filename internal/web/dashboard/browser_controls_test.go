@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Inputs, selects and buttons have one height on every page.
+// Inputs, selects and buttons have the same height on every page.
 func TestBrowserControls(t *testing.T) {
 	t.Parallel()
 	var p blog
@@ -15,7 +15,7 @@ func TestBrowserControls(t *testing.T) {
 	u := w.user("ada@example.test", true)
 	me := w.as(u.Email)
 	press := w.liveWordPress(u, me)
-	me.get(press+"/state/follow").want(t, 200, "event: end") // else its page is loaded anew while it is measured
+	me.get(press+"/state/follow").want(t, 200, "event: end") // otherwise the page reloads while it is measured
 	site := strings.TrimSuffix(w.planned(u, nextPlan), "/settings")
 	plain := "/sites/" + string(w.site(u, "Plain").ID)
 	b := w.window("controls", w.srv.URL)

@@ -18,7 +18,7 @@ import (
 	"slipway/internal/deploy/upload"
 )
 
-// drop drops a folder or a file of this machine onto an element, as a person does.
+// drop drops a local folder or file onto an element.
 func drop(b *chromium.Window, selector, path string) {
 	var at struct{ X, Y float64 }
 	b.Eval(`(() => { const e = document.querySelector('`+selector+`'); e.scrollIntoView({block: 'center'});
@@ -29,7 +29,8 @@ func drop(b *chromium.Window, selector, path string) {
 	}
 }
 
-// A folder that is dropped becomes a site, and later another deployment of it; an archive does, too. What must not travel stays.
+// A dropped folder or archive becomes a site, and later another deployment of it. Secret and ignored files aren't
+// uploaded.
 func TestBrowserDrop(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -70,7 +71,7 @@ func TestBrowserDrop(t *testing.T) {
 			t.Errorf("%s is %q, %v", name, got, err)
 		}
 	}
-	// Without a choice it says so; what is wrong with a file is said beside it.
+	// Sending without a file shows a message, and an invalid file's error is shown beside it.
 	b.Go("/sites/" + site + "/deployments")
 	b.Click("@drop-send")
 	b.Sees("@drop-says", "Choose a folder or an archive")

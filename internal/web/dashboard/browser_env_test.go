@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A .env file that is pasted anywhere on the page is imported, names that look secret are secret by
-// default, and selected variables are deleted together.
+// A .env file pasted anywhere on the page is imported, names that look secret are secret by default, and selected
+// variables are deleted together.
 func TestBrowserEnvironment(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -37,7 +37,7 @@ func TestBrowserEnvironment(t *testing.T) {
 	paste("#f-key", "export API_TOKEN='abc'")
 	b.Until("one line does not fill in the fields", `document.querySelector('#f-key').value === 'API_TOKEN' &&
 		document.querySelector('#f-value').value === 'abc' && `+checked)
-	paste("#f-value", "A=1\nB=2") // a value that looks like a file is a value
+	paste("#f-value", "A=1\nB=2") // pasted into the value field it stays a value
 	b.Until("a value was taken for a file", `location.pathname === '`+base+`'`)
 
 	b.Go(base)

@@ -19,8 +19,8 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// The gallery is for people, who look at the dashboard as a designer does: each of its pages with the data of a demo, in both
-// themes, on a phone, a laptop and a large screen (make gallery).
+// The gallery takes pictures of the dashboard's pages with demo data, in both themes, on a phone, a laptop and a large
+// screen, for people to look at (make gallery).
 func TestBrowserGallery(t *testing.T) {
 	if os.Getenv("SLIPWAY_GALLERY") == "" {
 		t.Skip("it makes pictures and checks nothing: make gallery")
@@ -140,7 +140,7 @@ func TestBrowserGallery(t *testing.T) {
 	}
 }
 
-// told gives a deployment what a push brings.
+// told sets a deployment's commit as a push does.
 func (w *world) told(id deployment.ID, message, commit string, at db.Time, took time.Duration) {
 	w.t.Helper()
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {

@@ -17,8 +17,8 @@ import (
 	"slipway/internal/tenant/connection"
 )
 
-// A new site from a connected account takes three clicks; pull requests, previews and the
-// pages of Git apps look as they should.
+// A new site from a connected account takes three clicks. Pages about pull requests, previews and Git apps render
+// correctly.
 func TestBrowserGit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) {
@@ -103,7 +103,8 @@ func TestBrowserGit(t *testing.T) {
 	b.Look("rules-access")
 }
 
-// Where a pushed commit waits, an open page offers to deploy that very one, on a phone too; and once it is deployed no more.
+// While a pushed commit waits, an open page offers to deploy exactly that commit, on a phone too. Once it is deployed
+// the offer disappears.
 func TestBrowserCommitWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

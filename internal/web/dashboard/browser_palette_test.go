@@ -14,7 +14,7 @@ import (
 	"slipway/internal/tenant/team"
 )
 
-// The command palette by keyboard alone: it opens, finds, goes there and closes; letters after g go to pages.
+// The command palette opens, finds, navigates and closes by keyboard alone, and g with another letter goes to a page.
 func TestBrowserPalette(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -35,7 +35,7 @@ func TestBrowserPalette(t *testing.T) {
 	b.Until("the shop does not open", `location.pathname === '`+shop+`' && document.readyState === 'complete'`)
 	b.Run(chromedp.KeyEvent("gd"))
 	b.Until("g d does not open the deployments", `location.pathname === '`+shop+`/deployments' && document.readyState === 'complete'`)
-	// As a keyboard does it: what a script prevents is not typed.
+	// Dispatch real key events, so that a key whose default a script prevents isn't typed.
 	b.Run(input.DispatchKeyEvent(input.KeyDown).WithKey("/").WithCode("Slash").WithText("/"), input.DispatchKeyEvent(input.KeyUp).WithKey("/"))
 	b.Sees("@palette-dialog", "Recent")
 	b.Run(chromedp.KeyEvent("nothing is called this"))
@@ -47,7 +47,7 @@ func TestBrowserPalette(t *testing.T) {
 	b.Look("shortcuts")
 }
 
-// On a team's pages the palette finds the team's sites, and its pages and actions stay with the team.
+// On a team's pages the palette finds the team's sites, and its pages and actions stay in the team.
 func TestBrowserPaletteOfTeam(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -80,10 +80,11 @@ func TestBrowserPaletteOfTeam(t *testing.T) {
 			b.Until(action+" leaves the team", `location.pathname + location.search === '`+want+`' && document.readyState === 'complete'`)
 		}
 	}
-	// So do the pages that were visited last.
+	// Recently visited pages stay in the team too.
 	b.Go("/webhooks/new?team=acme")
 	b.Go("/account")
-	// The sites are found while the button is down: what lies under it stays there, and is what is clicked.
+	// Search results that arrive while the mouse button is down don't replace the item under the pointer, which gets
+	// the click.
 	b.Eval(`void (window.fetch = ((real) => async (...what) => {
 		const found = await real(...what), list = await found.json();
 		await new Promise((resolve) => { window.find = resolve; });

@@ -16,8 +16,8 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// Every page is whole without scripts: it says what it says with them, has nothing to press that does nothing, and each of its
-// forms can be sent, or says why not.
+// Without scripts, every page shows the same content, has no control without effect, and each form can be sent or says
+// why not.
 func TestBrowserWithoutScripts(t *testing.T) {
 	t.Parallel()
 	var p blog
@@ -28,7 +28,7 @@ func TestBrowserWithoutScripts(t *testing.T) {
 	me := w.as(u.Email)
 	th := w.things()
 	press := w.liveWordPress(u, me)
-	me.get(press+"/state/follow").want(t, 200, "event: end") // what it says now is stored: both ways of looking see the same
+	me.get(press+"/state/follow").want(t, 200, "event: end") // stores the current state, so that both visits see the same
 	app := w.site(u, "App")
 	w.program(app, w.deployment(app))
 	yes := true
@@ -60,7 +60,7 @@ func TestBrowserWithoutScripts(t *testing.T) {
 	t.Logf("%d pages", len(paths))
 	b := chromium.Share(t, "plain")
 	with, without := b.Window(w.srv.URL), b.Window(w.srv.URL)
-	with.Refuses("text/event-stream") // those of pages that are left at once
+	with.Refuses("text/event-stream") // streams of pages that are left at once
 	signIn(with, u.Email)
 	without.Run(emulation.SetScriptExecutionDisabled(true))
 	without.Go("/sign-in")
@@ -77,14 +77,14 @@ func TestBrowserWithoutScripts(t *testing.T) {
 			found[s] = true
 		}
 		for _, s := range all {
-			if !found[s] && path != "/account/second-factor" { // its secret is another one each time
+			if !found[s] && path != "/account/second-factor" { // that page's secret differs each time
 				t.Errorf("%s doesn't say %q without scripts", path, s)
 			}
 		}
 		plain(t, without, path)
 	}
 
-	// And they work: what is written, chosen, asked again in a dialog, and found.
+	// Writing, choosing, confirming in a dialog and searching work, too.
 	at := "/sites/" + string(app.ID)
 	without.Go(at + "/env")
 	without.Type("#f-key", "GREETING")
@@ -110,11 +110,11 @@ func TestBrowserWithoutScripts(t *testing.T) {
 	without.Sees("#f-email")
 }
 
-// isPage reports whether a path answers with a page.
+// isPage reports whether a path returns an HTML page.
 func (w *world) isPage(b *browser, path string) bool {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(w.t.Context())
-	defer stop() // of a download, the beginning is enough
+	defer stop() // the beginning of a download is enough
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.srv.URL+path, nil)
 	must(w.t, err)
 	r.Header.Set("Accept", "text/html")
@@ -124,12 +124,12 @@ func (w *world) isPage(b *browser, path string) bool {
 	return a.StatusCode == http.StatusOK && strings.HasPrefix(a.Header.Get("Content-Type"), "text/html")
 }
 
-// says is a script: what can be read of a page, but for what only scripts offer.
+// says is a script that returns the readable text of a page, without the controls that need scripts.
 const says = `[...document.querySelectorAll('main :is(h1, h2, h3, p, dt, dd, label, legend, th, td, li, code, .status, a.button, button.button)')]
 	.filter((e) => e.checkVisibility({ visibilityProperty: true }) && !e.closest('.only-js, [data-presets], .copy, .log-bar, .save-bar, .gauge, [data-passkey]') && !e.querySelector('time, .only-js, .copy'))
 	.map((e) => e.innerText.trim().replace(/\s+/g, ' ')).filter((s) => s && !/ ago\b|just now/.test(s))`
 
-// plain checks that nothing on a page needs a script.
+// plain fails the test if a page has a control that works only with scripts.
 func plain(t *testing.T, b *chromium.Window, path string) {
 	t.Helper()
 	var dead []string

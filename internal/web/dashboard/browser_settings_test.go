@@ -4,7 +4,7 @@ package dashboard
 
 import "testing"
 
-// One bar counts what has changed in all forms, saves all of it, or discards it.
+// One bar counts the changes of all forms and saves or discards all of them.
 func TestBrowserSettings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -16,7 +16,7 @@ func TestBrowserSettings(t *testing.T) {
 	b.Sees("@effective-run_memory", "1024", "from slipway.toml")
 	b.Misses("@save-bar")
 	b.Misses("@save-build")
-	b.Misses("#f-run_pids") // folded
+	b.Misses("#f-run_pids") // collapsed
 	b.Look("settings")
 	b.Type("#f-name", "Journal")
 	b.Type("#f-build_command", "make")

@@ -11,8 +11,8 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// A page whose stream is refused says so, tries again by itself, and then follows what happens as if nothing had been; one that
-// the reader may no longer follow says that too.
+// A page whose stream is refused says so, reconnects by itself and then shows the current state. A page whose reader
+// may no longer follow says that, too.
 func TestBrowserStreamComesBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.Streams = requestinfo.NewStreams(10, 1, 10) })
@@ -41,7 +41,7 @@ func TestBrowserStreamComesBack(t *testing.T) {
 	w.activate(s)
 	b.Sees("@card-" + string(s.ID) + " @status-active")
 
-	// The session ends elsewhere: nothing is asked for any more.
+	// The session ends elsewhere: the page stops sending requests.
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 		_, err := w.dash.Accounts.EndSessionsTx(t.Context(), tx, u.ID, "")
 		return err
@@ -50,7 +50,7 @@ func TestBrowserStreamComesBack(t *testing.T) {
 	b.Sees("@paused", "Live updates have ended. Reload the page.")
 }
 
-// The header and the navigation of a site follow what its overview shows: what to do next is offered at once.
+// A site's header and navigation update with its overview, so that the next step is offered at once.
 func TestBrowserHeadFollows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

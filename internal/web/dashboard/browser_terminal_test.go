@@ -13,14 +13,14 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// A terminal in a browser: it shows what a program draws, sends what is typed, follows the
-// window's size, keeps no keyboard trap, and says why it closed.
+// A terminal shows a program's output, sends input, follows the window's size, lets the keyboard leave it, and shows
+// why it closed.
 func TestBrowserTerminal(t *testing.T) {
 	t.Parallel()
 	typed := make(chan string, 100)
 	w := newWorld(t, func(c *Config) {
 		c.Programs = programs{terminal: func(ctx context.Context, s site.Site, x sites.Terminal) (string, error) {
-			// Colors, a drawing at a place, a hostile text, a title, wide characters.
+			// Colors, cursor positions, hostile text, a title and wide characters.
 			fmt.Fprintf(
 				x.Output,
 				"\x1b]0;title\x07\x1b[2J\x1b[1;1H\x1b[1;32mgreen\x1b[0m <img src=x onerror=slipwayWasHere=1> \x1b[3;5H\x1b[48;5;196;38;2;0;0;0mplaced\x1b[0m \x1b[48;2;255;255;255;38;2;200;30;60mrgb\x1b[0m\r\n日本 wide\r\n%d columns\r\n$ ",
@@ -74,7 +74,7 @@ func TestBrowserTerminal(t *testing.T) {
 		}
 	}
 	b.Focused(".xterm-helper-textarea")
-	// As a keyboard does: b.Keys sends a character of its own besides.
+	// Dispatch key events directly, because b.Keys also sends a character.
 	press := func(key, code string, virtual int64, text string, m input.Modifier) {
 		b.Run(
 			input.DispatchKeyEvent(input.KeyDown).WithKey(key).WithCode(code).WithWindowsVirtualKeyCode(virtual).WithText(text).WithModifiers(m),
@@ -88,11 +88,11 @@ func TestBrowserTerminal(t *testing.T) {
 	press("Enter", "Enter", 13, "\r", 0)
 	hear("\r")
 	screen("$ ls")
-	b.Keys("Tab") // is the shell's
+	b.Keys("Tab") // goes to the shell
 	hear("\t")
 	b.Look("terminal")
 	b.Focused(".xterm-helper-textarea")
-	b.Keys("Shift+Tab") // leaves
+	b.Keys("Shift+Tab") // leaves the terminal
 	b.Until("the keyboard is trapped", `!document.activeElement.matches('.xterm-helper-textarea')`)
 	b.Click("@terminal")
 	b.Focused(".xterm-helper-textarea")

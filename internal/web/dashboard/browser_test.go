@@ -21,8 +21,8 @@ import (
 	"slipway/internal/web/dashboard/operator"
 )
 
-// window is a window of a real Chromium on the dashboard. The story of a user is told to
-// the real program in e2e/browser; here are the states that it would take days to reach.
+// window opens the dashboard in a real Chromium. e2e/browser tests a user's whole path with the real program; these
+// tests cover states that would take days to reach.
 func (w *world) window(name, url string) *chromium.Window {
 	w.t.Helper()
 	return chromium.Share(w.t, name).Window(url)
@@ -101,7 +101,7 @@ func (w *world) fill(email string, n int) {
 	}
 }
 
-// The pages of somebody with many sites, and of the operator of a busy installation.
+// The pages of a user with many sites, and of the operator of a busy installation, render correctly.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, demo)
@@ -131,7 +131,7 @@ func TestBrowser(t *testing.T) {
 	b.Go("/")
 	b.Look("home")
 
-	// The home page follows what happens, without a reload.
+	// The home page updates without a reload.
 	s := w.site(u, "Just made")
 	b.Go("/")
 	b.Sees("@card-" + string(s.ID) + " @status-pending")
@@ -170,12 +170,12 @@ func TestBrowser(t *testing.T) {
 	b.Look("operator-audit-narrowed")
 }
 
-// A passkey of Chromium's own, made and used.
+// A passkey is registered and used in Chromium.
 func TestBrowserPasskey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.user("ada@example.test", false)
-	b := w.window("passkey", strings.Replace(w.srv.URL, "127.0.0.1", "localhost", 1)) // passkeys need a name
+	b := w.window("passkey", strings.Replace(w.srv.URL, "127.0.0.1", "localhost", 1)) // passkeys need a host name
 	b.Run(webauthn.Enable(), chromedp.ActionFunc(func(ctx context.Context) error {
 		_, err := webauthn.AddVirtualAuthenticator(&webauthn.VirtualAuthenticatorOptions{
 			Protocol:                    webauthn.AuthenticatorProtocolCtap2,
@@ -205,7 +205,7 @@ func TestBrowserPasskey(t *testing.T) {
 	}
 }
 
-// demo shows everything that the operator's pages can.
+// demo fills the operator's pages with data of every kind.
 func demo(c *Config) {
 	c.Installation = shown{func() ([]operator.Queue, error) {
 		return []operator.Queue{
@@ -232,8 +232,7 @@ func demo(c *Config) {
 	}}
 }
 
-// A push shows what it would replace with nothing ticked, and does nothing until the name of the site that
-// it overwrites was typed.
+// A push shows what it would replace with nothing selected, and does nothing until the target site's name is typed.
 func TestBrowserPush(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -16,7 +16,7 @@ import (
 	"slipway/internal/tenant/traffic"
 )
 
-// drawn is a picture that looks like something.
+// drawn returns an image with a pattern of two colors.
 func drawn(w, h int, a, b color.NRGBA) []byte {
 	img := image.NewNRGBA(image.Rect(0, 0, w, h))
 	for y := range h {
@@ -38,7 +38,7 @@ func drawn(w, h int, a, b color.NRGBA) []byte {
 	return out.Bytes()
 }
 
-// visited gives a site visits that come and go with the hours of the day.
+// visited gives a site visits that vary with the time of day.
 func (w *world) visited(s site.Site, perHour float64, back time.Duration) {
 	w.t.Helper()
 	now := time.Now()
@@ -49,7 +49,7 @@ func (w *world) visited(s site.Site, perHour float64, back time.Duration) {
 		}
 		at := now.Add(-ago)
 		day := 1 + .8*math.Sin(2*math.Pi*(float64(at.Unix()%86400)/86400-.3)) + .25*math.Sin(float64(at.Unix()/900*7919%97))
-		n := int64(perHour * max(day, .05) * float64(step) / float64(time.Hour)) // somebody comes by night, too
+		n := int64(perHour * max(day, .05) * float64(step) / float64(time.Hour)) // some visits at night, too
 		if n <= 0 {
 			continue
 		}
@@ -63,8 +63,7 @@ func (w *world) visited(s site.Site, perHour float64, back time.Duration) {
 	}
 }
 
-// The home page and a site's traffic; figures grow without a reload, and a
-// table has them too.
+// The figures on the home page and on a site's traffic page update without a reload and are also available as a table.
 func TestBrowserTraffic(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -111,7 +110,7 @@ func TestBrowserTraffic(t *testing.T) {
 	before := b.Text("@requests")
 	w.visited(s, 1_000_000, 0)
 	b.Until("the figures stay", `document.querySelector('[data-test="requests"]').innerText !== `+fmt.Sprintf("%q", before))
-	b.Sees("#traffic-table[open]") // what was opened stays so
+	b.Sees("#traffic-table[open]") // an opened table stays open
 	quiet := w.site(u, "Quiet")
 	b.Go("/sites/" + string(quiet.ID) + "/traffic")
 	b.Look("site-empty")

@@ -10,7 +10,7 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// What was used, by day, in light and dark and on a phone.
+// The usage page shows usage by day, in both themes and on a phone.
 func TestBrowserUsage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -13,9 +13,9 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// A crashed application shows wherever its site does. Its log is at its newest line, says when, how bad and by
-// which process in its own color, follows until its reader scrolls up, marks what was searched for, and each
-// line has an address of its own.
+// A crashed application is marked wherever its site appears. Its log opens at the newest line, shows each line's time,
+// level and process in the process's color, follows until the reader scrolls up, and highlights search matches. Each
+// line has its own URL.
 func TestBrowserCrashAndLog(t *testing.T) {
 	t.Parallel()
 	var lines atomic.Int64
@@ -80,8 +80,7 @@ func TestBrowserCrashAndLog(t *testing.T) {
 	b.Look("log-none")
 }
 
-// What an action did is said where the eye is, also where the page has scrolled to a fragment, and goes
-// when it is dismissed.
+// The message after an action is visible even if the page scrolled to a fragment, and disappears when dismissed.
 func TestBrowserToast(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -96,7 +95,7 @@ func TestBrowserToast(t *testing.T) {
 	b.Type("#f-build_command", "make")
 	b.Press("@save-all")
 	b.Sees("@flash", "Saved")
-	b.Eval(`void document.querySelector('.flash button').focus()`, nil) // somebody who reads it keeps it from going by itself
+	b.Eval(`void document.querySelector('.flash button').focus()`, nil) // focus keeps it from disappearing by itself
 	b.Eval(`void scrollTo(0, document.body.scrollHeight)`, nil)
 	b.Until("the toast is out of sight", `(() => {
 		const r = document.querySelector('.flash').getBoundingClientRect();
@@ -110,8 +109,8 @@ func TestBrowserToast(t *testing.T) {
 	}
 }
 
-// When the first deployment has ended, the whole page of it is up to date: its header leads to the site, and
-// the calls offer no cancellation.
+// When the first deployment ends, its whole page updates: the header links to the site, and cancellation is no longer
+// offered.
 func TestBrowserDeploymentEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -133,7 +132,7 @@ func TestBrowserDeploymentEnds(t *testing.T) {
 			static async requestPermission() { return Notification.permission = 'granted'; }
 			constructor(title, options) { super(); told.push(title + ': ' + options.body); }
 		})`, nil)
-	b.Eval(`void (document.querySelector('[data-notify]').hidden = false)`, nil) // headless Chromium denies them
+	b.Eval(`void (document.querySelector('[data-notify]').hidden = false)`, nil) // headless Chromium denies notifications
 	b.Click("@notify")
 	b.Until("the button doesn't say that it notifies", `document.querySelector('[data-notify]').getAttribute('aria-pressed') === 'true'`)
 	visit := `[...document.querySelectorAll('.head-actions a')].some((a) => a.innerText === 'Visit')`

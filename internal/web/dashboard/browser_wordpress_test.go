@@ -15,7 +15,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// The page shows what is stored at once, and what WordPress says now once it is awake, without a reload.
+// The page shows the stored state at once, and WordPress's current state without a reload once it is awake.
 func TestBrowserWordPress(t *testing.T) {
 	t.Parallel()
 	var p blog
@@ -40,8 +40,8 @@ func TestBrowserWordPress(t *testing.T) {
 	b.Look("wordpress")
 }
 
-// The comparison before a push can be read on a phone and by everybody, and nothing is pushed before the name of the
-// target was typed.
+// The comparison before a push is readable on a phone and accessible, and nothing is pushed before the target's name is
+// typed.
 func TestBrowserPushComparison(t *testing.T) {
 	t.Parallel()
 	var p blog
@@ -66,13 +66,13 @@ func TestBrowserPushComparison(t *testing.T) {
 	b.Sees("@push-differences", "1,280", "12 changed in the target")
 	b.Look("push-comparison")
 	b.Click("@push-database")
-	b.Click("@do-push") // the field is required: nothing is sent
+	b.Click("@do-push") // the required field is empty, so nothing is sent
 	if got := b.Path(); !strings.HasPrefix(got, staging+"/push") {
 		t.Errorf("it went to %s", got)
 	}
 }
 
-// Plugins, themes and users are managed by keyboard and on a phone; what deletes is asked about.
+// Plugins, themes and users can be managed by keyboard and on a phone. Deletions ask for confirmation.
 func TestBrowserWordPressManage(t *testing.T) {
 	t.Parallel()
 	var p blog
@@ -104,7 +104,7 @@ func TestBrowserWordPressManage(t *testing.T) {
 	b.Sees("@problem", "operation of this kind is already running")
 }
 
-// An archive is uploaded with its progress, and what is wrong with it is said beside it.
+// An archive's upload shows its progress, and errors are shown beside it.
 func TestBrowserWordPressUpload(t *testing.T) {
 	t.Parallel()
 	var p blog

@@ -9,14 +9,14 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// wordpress makes a WordPress that is not deployed, and returns where its pages are.
+// wordpress creates a WordPress that isn't deployed and returns the path of its pages.
 func (b *browser) wordpress(t *testing.T, name string) string {
 	t.Helper()
 	to := b.post("/new", "type", "wordpress", "step", "create", "name", name).to(t, "/sites/")
 	return "/sites/" + strings.Split(to, "/")[2]
 }
 
-// What overwrites a site's content is done once its name was typed, and never before.
+// Actions that overwrite a site's content require its typed name.
 func TestOverwritingIsConfirmed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -34,7 +34,7 @@ func TestOverwritingIsConfirmed(t *testing.T) {
 			t.Errorf("%d boxes are ticked again, want the one that was", strings.Count(p.body, " checked"))
 		}
 	}
-	// With the name the service decides: neither is deployed.
+	// With the correct name the request reaches the service, which refuses it because neither site is deployed.
 	b.post(push, "to", to, "database", "1", "confirm", " Shop ").want(t, 409).lacks(t, "nothing was pushed")
 	for path, form := range map[string][]string{
 		"/wordpress/import":  {"url", "https://files.example.test/a.zip"},
@@ -46,7 +46,7 @@ func TestOverwritingIsConfirmed(t *testing.T) {
 	b.post(shop+"/wordpress/replace", "from", "a", "to", "b", "dry", "1").want(t, 409).lacks(t, "type Shop to confirm")
 }
 
-// A site whose latest deployment failed was not deployed then.
+// A failed deployment isn't shown as the time of the last deployment.
 func TestFailedIsNotDeployed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -11,15 +11,15 @@ import (
 	"slipway/internal/tenant/team"
 )
 
-// agentOf is the caller of an agent with a key of the user.
+// agentOf returns the caller of an agent with a key of the user.
 func agentOf(u account.User) account.Caller {
 	c := u.Caller()
 	c.Key, c.Via = "key_agent", "Ada's agent (MCP)"
 	return c
 }
 
-// A person reads what an agent wants to do and approves it with their password; others don't see it, and a decision is
-// taken once.
+// A user reads what an agent wants to do and approves it with the password. Other users don't see it, and a decision is
+// final.
 func TestConfirmAgentsCall(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
@@ -41,7 +41,7 @@ func TestConfirmAgentsCall(t *testing.T) {
 	b.get(at).want(t, 200, "Delete a site?", "Ada&#39;s agent (MCP)", "203.0.113.9", "&lt;b&gt;"+s.Name, "Approve", "Decline")
 	eve.get(at).want(t, 404)
 	eve.post(at, "decision", "approve").want(t, 404)
-	// Approval is no link, and wants the password of somebody who signed in a while ago.
+	// A GET doesn't approve, and a session that isn't fresh needs the password.
 	b.get(at+"?decision=approve").want(t, 200, "Delete a site?")
 	must(t, w.db.Admin(ctx, fmt.Sprintf("UPDATE sessions SET proven_at = 1 WHERE user_id = '%s'", w.users["ada@example.test"].ID)))
 	b.post(at, "decision", "approve", "current", "wrong").want(t, 403, "Wrong password")
@@ -70,7 +70,7 @@ func TestConfirmAgentsCall(t *testing.T) {
 	}
 }
 
-// Somebody who has left a team approves nothing for it any more.
+// A user who has left a team can't approve calls for it.
 func TestConfirmAfterLeaving(t *testing.T) {
 	t.Parallel()
 	w, b, _ := ada(t)

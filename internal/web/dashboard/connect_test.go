@@ -13,7 +13,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Pick an account, search, pick a repository: a private one needs no pasted token.
+// A site is created by choosing a connected account and searching its repositories. A private repository needs no
+// pasted token.
 func TestNewSiteFromAnAccount(t *testing.T) {
 	t.Parallel()
 	var asked *fetch.Credential
@@ -81,7 +82,7 @@ func TestNewSiteFromAnAccount(t *testing.T) {
 	}
 }
 
-// The address of a page is understood: its branch and folder become settings.
+// A pasted URL of a repository's page sets the branch and folder.
 func TestNewSiteFromAPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) {
@@ -132,7 +133,7 @@ func TestNotificationsPage(t *testing.T) {
 	}
 }
 
-// repositories are repositories that answer with functions.
+// repositories is a Repositories whose answers are functions.
 type repositories struct {
 	branches func(ctx context.Context, who account.OwnerID, repository string, c *fetch.Credential) ([]string, string, error)
 	detect   func(ctx context.Context, who account.OwnerID, repository, branch string, c *fetch.Credential, o framework.Overrides) (framework.Plan, error)

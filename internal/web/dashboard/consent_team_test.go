@@ -20,7 +20,7 @@ import (
 
 var sealedRequest = regexp.MustCompile(`name="request" value="([^"]+)"`)
 
-// consenting is a team of Ada's with a developer, Grace, and an app of a stranger.
+// consenting is Ada's team with the developer Grace, and another user's app.
 type consenting struct {
 	*world
 	t          *testing.T
@@ -61,7 +61,7 @@ func newConsenting(t *testing.T, change ...func(*Config)) *consenting {
 	return w
 }
 
-// ask is the address of the consent page.
+// ask returns the URL of the consent page.
 func (w *consenting) ask(scope, team string) string {
 	sum := sha256.Sum256([]byte(consentVerifier))
 	v := url.Values{
@@ -74,7 +74,7 @@ func (w *consenting) ask(scope, team string) string {
 	return "/oauth/authorize?" + v.Encode()
 }
 
-// allow consents to some scopes for the team, and returns the caller that the app is then.
+// allow consents to scopes for the team and returns the app's access token.
 func (w *consenting) allow(b *browser, scopes ...string) (token string) {
 	w.t.Helper()
 	p := b.get(w.ask(strings.Join(scopes, " "), "acme")).want(w.t, 200, `action="/oauth/authorize?team=acme"`)
@@ -94,8 +94,8 @@ func (w *consenting) authenticate(token string) (account.Caller, error) {
 	return w.dash.OAuth.Authenticate(w.t.Context(), token, netip.MustParseAddr("203.0.113.7"))
 }
 
-// An app acts for the team that was chosen, with what the person's role includes at that moment: lowered, it counts from the
-// next request on; removed, the app is out. A page that was opened for one account decides for no other.
+// An app acts for the chosen team with the user's current role: a lower role applies from the next request, and a
+// removed user's app loses access. A consent page opened for one account can't decide for another.
 func TestConsentForTeam(t *testing.T) {
 	t.Parallel()
 	w := newConsenting(t)
@@ -155,7 +155,8 @@ func TestConsentForTeam(t *testing.T) {
 	}
 }
 
-// The policy of a team: members ask, admins approve, and the access of what is not approved ends, with what it created.
+// Under a team's app policy, members request and admins approve apps. Apps that aren't approved lose access, and what
+// they created is deleted.
 func TestAppPolicy(t *testing.T) {
 	t.Parallel()
 	w := newConsenting(t)
@@ -198,7 +199,7 @@ func TestAppPolicy(t *testing.T) {
 	}
 }
 
-// What an app has created goes with its access: nothing is delivered any more, and its deploy hooks are gone.
+// Ending an app's access stops its webhooks and deletes its deploy hooks.
 func TestUninstall(t *testing.T) {
 	t.Parallel()
 	w := newConsenting(t)
@@ -226,7 +227,7 @@ func TestUninstall(t *testing.T) {
 		}
 		return w.dash.OAuth.MadeTx(ctx, tx, c, oauth.DeployHook, hook.ID.Ref())
 	}))
-	w.ada.post("/sites/"+string(w.shop.ID)+"/hooks/rotate", "hook", hook.ID.Reveal()).to(t, "/sites/"+string(w.shop.ID)+"/hooks") // it stays the app's
+	w.ada.post("/sites/"+string(w.shop.ID)+"/hooks/rotate", "hook", hook.ID.Reveal()).to(t, "/sites/"+string(w.shop.ID)+"/hooks") // stays the app's
 	w.ada.get("/account/apps?team=acme").want(t, 200, "created 2 integrations", c.Grant+"/revoke?team=acme")
 	w.grace.post("/account/apps/"+c.Grant+"/revoke?team=acme").to(t, "/account/apps?team=acme")
 	if _, err := w.dash.Webhooks.Get(ctx, c.Owner, made.ID); !fault.Is(err, fault.NotFound) {

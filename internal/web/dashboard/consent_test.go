@@ -18,8 +18,8 @@ import (
 
 const consentVerifier = "a-verifier-that-has-at-least-forty-three-characters"
 
-// A person reads who asks for what, unticks a part of it, and the app gets the rest; on its own account
-// page the person ends it.
+// A user reads which app asks for which permissions, unticks some, and the app gets the rest. The user can end the
+// access on the account page.
 func TestConsent(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
@@ -81,7 +81,7 @@ func TestConsent(t *testing.T) {
 	}
 }
 
-// A device's code is typed, its app shown, and allowed once; guesses are counted.
+// After a device code is typed, its app is shown and can be allowed once. Guesses are counted.
 func TestDevice(t *testing.T) {
 	t.Parallel()
 	w, b, _ := ada(t)
@@ -108,7 +108,7 @@ func TestDevice(t *testing.T) {
 	}
 }
 
-// An app is registered, its secret shown once, changed and deleted.
+// An app can be registered, changed and deleted, and its secret is shown once.
 func TestRegisteredApp(t *testing.T) {
 	t.Parallel()
 	w, b, _ := ada(t)

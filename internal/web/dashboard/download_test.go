@@ -12,8 +12,7 @@ import (
 	"slipway/internal/web/requestinfo"
 )
 
-// A download that is under way ends with its session, before its last byte; one whose
-// session goes on comes whole.
+// A download in progress is cut off when its session ends. With a valid session it completes.
 func TestDownloadEndsWithItsSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -22,7 +21,7 @@ func TestDownloadEndsWithItsSession(t *testing.T) {
 	b := w.as("ada@example.test")
 	id := w.deployment(s)
 	var lines []journal.Line
-	for range 4000 { // 32 MB: more than sockets hold
+	for range 4000 { // 32 MB: more than socket buffers hold
 		lines = append(lines, journal.Line{Level: "info", Stage: "build", Message: strings.Repeat("x", 8000)})
 	}
 	w.lines(id, 1, lines...)
@@ -30,7 +29,7 @@ func TestDownloadEndsWithItsSession(t *testing.T) {
 	open := func() *http.Response {
 		t.Helper()
 		client := *b.client
-		client.Timeout = 0 // it takes as long as it takes
+		client.Timeout = 0 // no time limit
 		a, err := client.Get(w.srv.URL + path)
 		must(t, err)
 		if a.StatusCode != 200 {
@@ -51,7 +50,7 @@ func TestDownloadEndsWithItsSession(t *testing.T) {
 		_, err := w.dash.Accounts.EndSessionsTx(t.Context(), tx, ada.ID, "")
 		return err
 	}))
-	// The client reads nothing until the server has given up, as whoever hoards would do.
+	// The client reads nothing until the server gives up, like a stalling client.
 	w.eventually("the server gives the download up", func() bool {
 		done, ok := w.dash.shell.Streams.Begin("usr_other", netip.Addr{})
 		if ok {

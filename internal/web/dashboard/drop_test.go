@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Without scripts a site without a repository is created, and the form of its deployments takes an archive.
+// Without scripts, a site without a repository can be created, and the form on its deployments page accepts an archive.
 func TestDeployArchiveForm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

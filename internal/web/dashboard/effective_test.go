@@ -8,7 +8,7 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// planned makes a site whose live deployment has this plan.
+// planned creates a site whose live deployment has this plan.
 func (w *world) planned(u account.User, plan string) string {
 	w.t.Helper()
 	s := w.site(u, "Harbor Journal")
@@ -29,7 +29,7 @@ const nextPlan = `{"framework":"nextjs","name":"Next.js","why":"next is a depend
 	"start":{"command":{"argv":["next","start"]}},"run":{"memoryMiB":1024,"healthCheckPath":"/healthz"},
 	"sources":{"framework":"detection","root":"vercel.json","install":"detection","build":"slipway.toml","output":"detection","node":".nvmrc"}}`
 
-// effectiveOf returns what the page says of a setting, without markup.
+// effectiveOf returns the text that the page shows for a setting, without markup.
 func effectiveOf(t *testing.T, body, name string) string {
 	t.Helper()
 	_, rest, found := strings.Cut(body, `data-test="effective-`+name+`">`)
@@ -49,7 +49,7 @@ func effectiveOf(t *testing.T, body, name string) string {
 	return out.String()
 }
 
-// Settings show the value that applies and where it comes from, not a default.
+// Settings show the effective value and its source instead of a default.
 func TestEffectiveSettings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -22,8 +22,7 @@ const (
 	commitC = "cccccccccccccccccccccccccccccccccccccccc"
 )
 
-// ready makes a deployment of a commit that has succeeded, and live where it is for
-// production.
+// ready inserts a successful deployment of a commit, and makes it live if it is for production.
 func (w *world) ready(s site.Site, t deploy.Trigger) deployment.ID {
 	w.t.Helper()
 	t.Cause = deployment.ByAPI
@@ -54,7 +53,7 @@ var (
 	hidden    = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
 )
 
-// press sends the form whose button says exactly that, as a browser would.
+// press submits the form whose button has exactly this label.
 func (b *browser) press(p reply, label string) reply {
 	b.w.t.Helper()
 	for _, m := range pageForms.FindAllStringSubmatch(p.body, -1) {
@@ -71,7 +70,7 @@ func (b *browser) press(p reply, label string) reply {
 	return reply{}
 }
 
-// Each button does exactly the commit that it shows.
+// Each button deploys exactly the commit that it shows.
 func TestButtonsDoWhatTheySay(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
@@ -253,7 +252,7 @@ func TestGitPage(t *testing.T) {
 	b.get(base+"/deployments?author=Nobody").want(t, 200, "No matching deployments")
 }
 
-// The page says which repository's workflows may deploy the site, whoever gave them that, and takes it away again.
+// The page shows which repository's workflows may deploy the site, however that was allowed, and can remove it.
 func TestWorkflowsOfASite(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
@@ -284,7 +283,7 @@ func TestWorkflowsOfASite(t *testing.T) {
 	}
 }
 
-// Where the forge is known, rows link to the commit, the branch and the pull request there.
+// If the Git provider is known, rows link to its pages of the commit, branch and pull request.
 func TestLinksToTheForge(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
@@ -307,7 +306,7 @@ func TestLinksToTheForge(t *testing.T) {
 	}
 }
 
-// A variable can be for production, previews, or the previews of branches.
+// A variable can apply to production, to previews, or to previews of some branches.
 func TestVariablesForBranches(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
@@ -355,7 +354,7 @@ func TestVariablesForBranches(t *testing.T) {
 	}
 }
 
-// skipped puts a pushed commit on record that was not deployed.
+// skipped records a pushed commit that was not deployed.
 func (w *world) skipped(s site.Site, commit, message, why string) {
 	w.t.Helper()
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
@@ -367,7 +366,7 @@ func (w *world) skipped(s site.Site, commit, message, why string) {
 	}))
 }
 
-// A commit that was pushed and waits is what the main button of its site deploys, and that very one.
+// While a pushed commit waits, the site's main button deploys exactly that commit.
 func TestCommitWaits(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
@@ -389,7 +388,7 @@ func TestCommitWaits(t *testing.T) {
 	b.get(base).want(t, 200, `data-test="deploy"`).lacks(t, `data-test="deploy-waiting"`, `data-test="waiting"`)
 }
 
-// A site without a repository is given one where its pushes are set up.
+// A site without a repository can get one on its Git page.
 func TestConnectRepository(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

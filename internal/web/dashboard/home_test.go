@@ -72,7 +72,7 @@ func (w *world) activate(s site.Site) {
 	}
 }
 
-// withIcon gives a site a live release of a page and the files, and returns the release.
+// withIcon publishes a page and these files as the site's live release, and returns the release.
 func (w *world) withIcon(s site.Site, files map[string]string) string {
 	w.t.Helper()
 	wr, err := w.releases.Begin(w.t.Context(), "")
@@ -139,14 +139,14 @@ func TestLive(t *testing.T) {
 	if e := next(); !strings.Contains(e, "status-active") {
 		t.Fatalf("after the change: %.300s", e)
 	}
-	// Signing out ends what is open.
+	// Signing out ends open streams.
 	b.post("/sign-out")
 	if e := next(); e != "" {
 		t.Fatalf("after signing out: %.300s", e)
 	}
 }
 
-// Pages answer quickly for somebody with a thousand sites.
+// BenchmarkHome measures pages of a user with a thousand sites.
 func BenchmarkHome(b *testing.B) {
 	w, br := thousand(b)
 	for _, path := range []string{"/", "/?q=site+77", "/?status=pending&page=20"} {
@@ -186,7 +186,7 @@ func thousand(t testing.TB) (*world, *browser) {
 	return w, w.as("ada@example.test")
 }
 
-// Favorites are the reader's own and come first; tags narrow the list, and are offered where sites have some.
+// Favorites are per user and listed first. Tags filter the list and are shown only if sites have some.
 func TestFavoritesAndTags(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -225,7 +225,7 @@ func TestFavoritesAndTags(t *testing.T) {
 	}
 	want("/", old, shop)
 	want("/?view=list", old, shop)
-	if p := b.get("/"); strings.Count(p.body, `aria-pressed="true"`) != 2 { // and the theme
+	if p := b.get("/"); strings.Count(p.body, `aria-pressed="true"`) != 2 { // and the theme button
 		t.Errorf("%d buttons are pressed", strings.Count(p.body, `aria-pressed="true"`))
 	}
 	if p := star(eves, "1"); p.status != http.StatusNotFound {
@@ -255,7 +255,8 @@ func TestFavoritesAndTags(t *testing.T) {
 	want("/?tag=gone")
 }
 
-// The dashboard makes no two sites of one name: it says which name is free, and tells apart those that came otherwise.
+// The dashboard refuses a second site with the same name and suggests a free one. Sites with equal names from elsewhere
+// are told apart.
 func TestSiteNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

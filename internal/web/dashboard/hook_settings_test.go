@@ -9,7 +9,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// A deploy hook's every setting is in its form, and nothing that was typed gets lost.
+// A deploy hook's form has all of its settings, and an invalid form keeps the input.
 func TestDeployHookSettings(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)

@@ -12,9 +12,9 @@ import (
 	"slipway/internal/tenant/team"
 )
 
-// The page of an invitation: opening it spends nothing, another account is told to sign out, the invited user accepts with
-// a click, and one who has no account yet chooses a password, although sign-up is closed. Without mail the inviter has the
-// link, so it makes an account only while an operator made the invitation.
+// Opening an invitation doesn't use it up. Another account is asked to sign out, the invited user accepts with a click,
+// and a user without an account chooses a password even if sign-up is closed. Without email the inviter has the link,
+// so it creates an account only if an operator made the invitation.
 func TestInvitationPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -24,7 +24,7 @@ func TestInvitationPage(t *testing.T) {
 	w.user("eve@example.test", false)
 	ctx := t.Context()
 	var acme team.Team
-	var narrow func(*account.Caller) // what the inviter acts with; nil: in person
+	var narrow func(*account.Caller) // the inviter's restricted caller; nil: unrestricted
 	invite := func(email string) (path string) {
 		t.Helper()
 		if err := w.db.Write(ctx, func(tx *db.Tx) (err error) {
@@ -154,7 +154,7 @@ func TestInvitationPage(t *testing.T) {
 		t.Errorf("they are not signed in: %s", p)
 	}
 
-	// A link that was passed on by hand sets no password of a user who is there: who sent it knows it too.
+	// A link handed over by hand can't set an existing user's password, because the inviter knows the link.
 	if _, err := w.dash.Accounts.CreateUser(ctx, "none@example.test", "", false); err != nil {
 		t.Fatal(err)
 	}
@@ -167,8 +167,9 @@ func TestInvitationPage(t *testing.T) {
 	}
 }
 
-// An invitation sets no password for a user who signs in another way: it would be a link for a new password that works for
-// a week. A user without any way to sign in gets one, and so does a new user, whoever invites them: the link was mailed.
+// An invitation can't set a password for a user with another sign-in method, because it would act as a week-long
+// password reset. A user without a sign-in method and a new user can set one, whoever invites them, because the link
+// was emailed.
 func TestInvitationIsNoPasswordReset(t *testing.T) {
 	t.Parallel()
 	w, _ := mailWorld(t, mailtest.Config{})

@@ -22,7 +22,7 @@ import (
 	accountpages "slipway/internal/web/dashboard/account"
 )
 
-// mailWorld is a world with a mail server, and a worker for what concerns users.
+// mailWorld is a world with a mail server and a worker for account jobs.
 func mailWorld(t *testing.T, c mailtest.Config, change ...func(*Config)) (*world, *mailtest.Server) {
 	t.Helper()
 	srv := mailtest.New(t, c)
@@ -52,7 +52,7 @@ func mailWorld(t *testing.T, c mailtest.Config, change ...func(*Config)) (*world
 	return w, srv
 }
 
-// path is where the link in a mail leads; it must lead here.
+// path returns the path of the link in an email, which must point to this dashboard.
 func (w *world) path(m mailtest.Mail) string {
 	w.t.Helper()
 	link := regexp.MustCompile(`(?m)^\S+/setup/\S+$`).FindString(m.Text)
@@ -73,7 +73,7 @@ func TestForgot(t *testing.T) {
 	b.get("/forgot").want(t, 200, `data-test="submit"`)
 	b.post("/forgot", "email", "nonsense").want(t, 422, `data-test="wrong-email"`, `value="nonsense"`)
 
-	// The answer is the same for an address that nobody has, but for the address.
+	// The response differs between known and unknown addresses only in the address itself.
 	ask := func(email string) reply {
 		r, err := http.NewRequestWithContext(
 			t.Context(),
@@ -82,7 +82,7 @@ func TestForgot(t *testing.T) {
 			strings.NewReader(url.Values{"email": {email}}.Encode()),
 		)
 		must(t, err)
-		r.Host = "evil.test" // and what the browser calls us is of no account
+		r.Host = "evil.test" // a forged Host doesn't affect the link
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		r.Header.Set("X-Forwarded-Host", "evil.test")
 		resp, err := b.client.Do(r)
@@ -107,7 +107,7 @@ func TestForgot(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	path := w.path(got)
-	b.get(path).want(t, 200, "ada@example.test") // looking spends nothing: mail scanners look too
+	b.get(path).want(t, 200, "ada@example.test") // opening the link doesn't use it up, because mail scanners open links
 	b.post(path, "password", "quite another one 7").to(t, "/")
 	if old.get("/account").status != 303 {
 		t.Error("a session outlives the reset")
@@ -123,7 +123,7 @@ func TestForgot(t *testing.T) {
 	}
 }
 
-// One address is asked for, and one network asks, only so often, whoever has it.
+// Password reset requests are limited per address and per network, for known and unknown addresses.
 func TestForgotThrottle(t *testing.T) {
 	t.Parallel()
 	w, _ := mailWorld(t, mailtest.Config{})
@@ -150,7 +150,7 @@ func TestForgotThrottle(t *testing.T) {
 	b.post("/forgot", "email", "somebody@example.test").want(t, 429)
 }
 
-// Where no mail is sent, the page says who helps.
+// Without email, the page says to ask the operator.
 func TestForgotWithoutMail(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -165,8 +165,8 @@ func TestForgotWithoutMail(t *testing.T) {
 	b.post("/forgot", "email", "ada@example.test").want(t, 409, "Email is not configured")
 }
 
-// An invitation goes by mail, and its link is shown all the same. The link for a new
-// password is the operator's to hand over.
+// An invitation is emailed, and its link is also shown. A password reset link is only shown, for the operator to hand
+// over.
 func TestInviteByMail(t *testing.T) {
 	t.Parallel()
 	w, srv := mailWorld(t, mailtest.Config{Refuse: func(to string) error {
@@ -197,7 +197,7 @@ func TestInviteByMail(t *testing.T) {
 	if strings.Contains(p.body, "A mail with this link") {
 		t.Error("the page says that a password's link is mailed")
 	}
-	// A mailbox that is not there is in the log, where the page says.
+	// A refused email is in the audit log, as the page says.
 	root.post("/operator/users/invite", "email", "typo@example.test").want(t, 200, "the audit log shows why")
 	w.eventually("the refusal is in the log", func() bool { return w.logged("mail.undelivered") == 1 })
 	root.get("/operator/audit?what=mail").want(t, 200, "Email delivery failed", "To typo@example.test", "No such mailbox", "Slipway")
@@ -206,15 +206,13 @@ func TestInviteByMail(t *testing.T) {
 	}
 }
 
-// eventually waits for a condition.
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
 	wait.Until(w.t, what, ok)
 }
 
-// A recipient who has no account confirms and unsubscribes on pages of their own; following
-// the link alone, as mail programs do by themselves, changes nothing, and a mail program's
-// own button unsubscribes with one request.
+// A recipient without an account confirms and unsubscribes on public pages. Opening a link, as mail programs do by
+// themselves, changes nothing. One-click unsubscription needs a single request.
 func TestRecipient(t *testing.T) {
 	t.Parallel()
 	w, srv := mailWorld(t, mailtest.Config{})
@@ -248,7 +246,7 @@ func TestRecipient(t *testing.T) {
 	stranger.get(path("stop")).want(t, 200, "Unsubscribe?")
 	b.get("/account/notifications").want(t, 200, "Send test")
 	stranger.get(path("confirm")+"x").want(t, 404, "This link doesn&#39;t work any more")
-	// RFC 8058 §3.1
+	// RFC 8058, section 3.1.
 	resp, err := http.Post(w.srv.URL+path("stop"), "application/x-www-form-urlencoded", strings.NewReader("List-Unsubscribe=One-Click"))
 	must(t, err)
 	resp.Body.Close()

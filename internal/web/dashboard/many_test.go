@@ -21,7 +21,7 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// statements holds what the database was asked.
+// statements records the database's statements.
 type statements struct {
 	mu  sync.Mutex // guards all
 	all []string
@@ -33,7 +33,7 @@ func (s *statements) see(q string) {
 	s.all = append(s.all, q)
 }
 
-// count returns how often a statement with this text was asked since the last take.
+// count returns how many statements since the last take contain text.
 func (s *statements) count(text string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *statements) count(text string) (n int) {
 	return n
 }
 
-// take returns what was asked since the last time.
+// take returns the statements since the last call.
 func (s *statements) take() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +98,7 @@ func (w *world) multiply(u account.User, id site.ID, hook webhook.ID, from, n in
 	}
 }
 
-// A page asks the database as often for many things as for few, and no statement of it
-// reads a whole table that grows.
+// A page runs the same number of statements for many items as for few, and none of them scans a growing table.
 func TestPagesAskOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -120,18 +119,18 @@ func TestPagesAskOnce(t *testing.T) {
 			w.statements.take()
 			b.get(th.fill(rt.Path))
 			asked[rt.Path] = slices.DeleteFunc(w.statements.take(), func(q string) bool {
-				return strings.HasPrefix(q, "UPDATE sessions SET seen_at") // once a minute, whatever page it is
+				return strings.HasPrefix(q, "UPDATE sessions SET seen_at") // once a minute, on any page
 			})
 		}
 		return asked
 	}
 	w.multiply(u, id, hook, 0, 2)
-	count() // what is asked once after a start
+	count() // skips statements that run once after a start
 	few := count()
 	w.multiply(u, id, hook, 2, 60)
 	many := count()
 	for path, asked := range many {
-		// The total of a list is not asked for when the page is its last.
+		// The total of a list isn't queried when the page is its last.
 		if len(asked) > len(few[path])+1 {
 			t.Errorf(
 				"%s asks %d times for many things and %d times for few:\n%s",
@@ -146,7 +145,7 @@ func TestPagesAskOnce(t *testing.T) {
 		}
 	}
 	if !w.db.Single() {
-		return // PostgreSQL plans by what is in the tables
+		return // PostgreSQL plans by the tables' contents
 	}
 	seen := map[string]bool{}
 	for path, asked := range many {
@@ -164,19 +163,19 @@ func TestPagesAskOnce(t *testing.T) {
 	}
 }
 
-// growing are the tables and views that nobody may read whole to show a page.
+// growing lists the tables and views that no page may scan.
 var growing = []string{
 	"sites", "s", "open_sites", "deployments", "d", "deployment_logs", "domains", "site_domains", "env",
 	"deploy_hooks", "webhooks", "webhook_deliveries", "webhook_attempts", "webhook_events", "api_keys", "sessions",
 	"audit", "traffic", "traffic_top", "access_log",
 }
 
-// A table in the order of its key is read only as far as the page; "USING INDEX" says so.
+// A table in the order of its key ("USING INDEX") is read only as far as the page.
 var scans = regexp.MustCompile(`^SCAN ([a-z_]+)(?: USING COVERING INDEX .*)?$`)
 
 var parameter = regexp.MustCompile(`\$(\d+)`)
 
-// plan is how SQLite would run a statement.
+// plan returns SQLite's query plan of a statement.
 func (w *world) plan(q string) (steps []string) {
 	w.t.Helper()
 	n := 0
@@ -196,8 +195,8 @@ func (w *world) plan(q string) (steps []string) {
 	return steps
 }
 
-// Ten thousand deployments of one site among a thousand sites: every page of them is
-// small, the last one is reached, and nothing is behind it.
+// With ten thousand deployments of one site among a thousand sites, every page is small, the last page is reachable,
+// and later ones are empty.
 func TestLongLists(t *testing.T) {
 	t.Parallel()
 	w, b := thousand(t)
@@ -210,7 +209,7 @@ func TestLongLists(t *testing.T) {
 	const columns = `site_id, owner_id, label, status, cause, branch, title, clear_cache, commit_hash, commit_message, commit_author,
 		framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at, started_at, completed_at`
 	n := 1
-	for n < 10_000 { // each time twice as many
+	for n < 10_000 { // doubles each time
 		err := w.db.Write(ctx, func(tx *db.Tx) error {
 			_, err := tx.Exec(
 				ctx,

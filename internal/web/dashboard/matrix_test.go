@@ -20,7 +20,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// things is one of everything that a path of ours can name, all Ada's.
+// things maps each placeholder in paths to a resource of Ada's.
 type things map[string]string
 
 func (w *world) things() things {
@@ -123,8 +123,8 @@ func (th things) fill(path string) string {
 	return path
 }
 
-// Every route lets in whom it should and nobody else. What is Ada's does not exist for
-// Eve; what is the operator's does not exist for users.
+// Every route admits exactly the users it should. Ada's resources are a 404 for Eve, and operator pages are a 404 for
+// other users.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -133,7 +133,7 @@ func TestMatrix(t *testing.T) {
 	w.user("root@example.test", true)
 	ada, eve, root := w.as("ada@example.test"), w.as("eve@example.test"), w.as("root@example.test")
 	th := w.things()
-	// Paths that name something of Ada's.
+	// owned reports whether a path names a resource of Ada's.
 	owned := func(path string) bool {
 		for _, p := range []string{
 			"{id}", "{site}", "{key}", "{session}", "{passkey}", "{hook}", "{domain}", "{deployment}", "{webhook}",
@@ -170,7 +170,7 @@ func TestMatrix(t *testing.T) {
 			}
 		}
 		if strings.HasPrefix(rt.Path, "/live/") || strings.HasSuffix(rt.Path, "/follow") {
-			continue // streams end when the browser goes; TestLive covers them
+			continue // streams last until the browser leaves; TestLive covers them
 		}
 		if rt.Access == shell.User && owned(rt.Path) {
 			if p := send(eve); p.status != 404 {
@@ -184,7 +184,7 @@ func TestMatrix(t *testing.T) {
 			if p := send(eve); p.status != 404 {
 				t.Errorf("%s %s for a user: %d, want 404", rt.Method, rt.Path, p.status)
 			}
-			if rt.Method == http.MethodGet && rt.Path != connection.CreatedPath { // it wants what GitHub sends
+			if rt.Method == http.MethodGet && rt.Path != connection.CreatedPath { // that page needs GitHub's parameters
 				if p := send(root); p.status != 200 {
 					t.Errorf("%s %s for the operator: %d, want 200", rt.Method, rt.Path, p.status)
 				}
@@ -201,7 +201,7 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// Where the live commit can be built again with changed settings, every page of the site says so.
+// If the live commit can be rebuilt with changed settings, every page of the site says so.
 func TestMatrixRedeploy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -212,7 +212,7 @@ func TestMatrixRedeploy(t *testing.T) {
 	must(t, err)
 	must(t, w.db.Admin(t.Context(), fmt.Sprintf("UPDATE deployments SET commit_hash = '%s' WHERE id = '%s'", commitA, th["{deployment}"])))
 	w.live(s, deployment.ID(th["{deployment}"]))
-	// named as real ones are
+	// A release ID in the real format.
 	must(t, w.db.Admin(t.Context(), fmt.Sprintf("UPDATE sites SET live_release = '%064x' WHERE id = '%s'", 1, s.ID)))
 	ada.post("/sites/"+string(s.ID)+"/settings", "part", "build", "build_output", "dist").to(t, "/sites/"+string(s.ID)+"/settings")
 	said := 0
@@ -233,7 +233,7 @@ func TestMatrixRedeploy(t *testing.T) {
 	}
 }
 
-// Whoever owes the second factor gets no further than the page that asks for it.
+// A user whose second factor is pending can open only the page that asks for it.
 func TestHalfway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -270,8 +270,8 @@ func TestHalfway(t *testing.T) {
 	}
 }
 
-// Every answer carries the policy, no page holds inline scripts or styles or loads from
-// another host, and every page is small.
+// Every response has the content security policy. No page has inline scripts or styles, loads from another host, or is
+// large.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -340,7 +340,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// Names of strangers are text, wherever they stand.
+// Names chosen by users are escaped everywhere.
 func TestHostileNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -433,7 +433,7 @@ func TestAssets(t *testing.T) {
 	}
 }
 
-// Pages are parsed when they are first asked for; all of them can be.
+// Pages are parsed on first use, so check that all of them parse.
 func TestPagesParse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -10,7 +10,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// A session that is ended after its form was let in, and before the form changes something, changes nothing.
+// If a session ends between a form's authentication and its change, nothing changes.
 func TestSessionEndedBeforeItsChange(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

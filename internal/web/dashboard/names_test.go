@@ -15,8 +15,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// buttonNames returns how a screen reader calls the buttons of a page's main part that are there
-// before a dialog is opened.
+// buttonNames returns the accessible names of the buttons in a page's main part, without those in dialogs.
 func buttonNames(t *testing.T, p reply) (names []string) {
 	t.Helper()
 	root, err := html.Parse(strings.NewReader(p.body))
@@ -53,7 +52,7 @@ func buttonNames(t *testing.T, p reply) (names []string) {
 	return names
 }
 
-// A page that lists several things of one kind says of each button which of them it is for.
+// On a page that lists several items, the accessible name of each button includes its item.
 func TestButtonsNameTheirRow(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
@@ -112,8 +111,7 @@ func TestButtonsNameTheirRow(t *testing.T) {
 	}
 }
 
-// People read a domain in its own letters wherever it stands, and reach the site by it at the
-// port at which it is served.
+// Pages show internationalized domains in Unicode, and links to the site use the port that it is served on.
 func TestPagesShowUnicodeDomains(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t, func(c *Config) {

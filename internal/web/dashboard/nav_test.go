@@ -13,7 +13,7 @@ import (
 
 var primaryButton = regexp.MustCompile(`class="button primary"[^>]*>([^<]+)`)
 
-// A site's main button and the icon of its tab follow its state.
+// A site's main button and favicon follow its state.
 func TestMainButtonFollowsState(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
@@ -36,12 +36,12 @@ func TestMainButtonFollowsState(t *testing.T) {
 	check("View error", "mark-bad")
 	w.live(s, w.deployment(s))
 	must(t, w.db.Admin(t.Context(), "UPDATE sites SET needs_redeploy = TRUE"))
-	check("Deploy", "mark") // the live deployment has no commit that could be built again
+	check("Deploy", "mark") // the live deployment has no commit to rebuild
 	b.post(base+"/stop").to(t, base)
 	check("Start site", "mark")
 }
 
-// A page below one of the navigation has its own heading, and a breadcrumb that leads up.
+// A page below one in the navigation has its own heading and a breadcrumb to its parent.
 func TestPagesBelow(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
@@ -65,7 +65,7 @@ func TestPagesBelow(t *testing.T) {
 	}
 }
 
-// The command palette finds the asker's own sites by parts of their names.
+// The command palette finds only the user's own sites, by parts of their names.
 func TestFindSites(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
@@ -95,7 +95,7 @@ func TestFindSites(t *testing.T) {
 
 var iconUse = regexp.MustCompile(`#([a-z-]+)"/></svg>`)
 
-// Every picture that the pages of a site and of the account show is in the file of symbols.
+// Every icon on a site's and the account's pages exists in the icon file.
 func TestIconsExist(t *testing.T) {
 	t.Parallel()
 	_, b, s := ada(t)

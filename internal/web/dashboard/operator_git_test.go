@@ -23,7 +23,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// appForge answers for GitHub as it does for an app, and for GitLab's OAuth.
+// appForge is a fake GitHub for apps and a fake GitLab for OAuth.
 type appForge struct{ key []byte }
 
 func (f appForge) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -65,8 +65,7 @@ func newAppWorld(t *testing.T) *world {
 	})
 }
 
-// siteWith makes a site that is read with the owner's one connected account, and returns the
-// path of its Git page.
+// siteWith creates a site that uses the owner's only connected account, and returns the path of its Git page.
 func (w *world) siteWith(u account.User, repository string) string {
 	w.t.Helper()
 	list, err := w.dash.Connections.List(w.t.Context(), w.db, u.Owner)
@@ -84,7 +83,7 @@ func (w *world) siteWith(u account.User, repository string) string {
 	return "/sites/" + string(s.ID) + "/git"
 }
 
-// state is the one in an address.
+// state returns the state parameter of a URL.
 func state(t *testing.T, to string) string {
 	t.Helper()
 	u, err := url.Parse(html.UnescapeString(to))
@@ -92,8 +91,8 @@ func state(t *testing.T, to string) string {
 	return url.QueryEscape(u.Query().Get("state"))
 }
 
-// The operator makes a GitHub App with one click, and whoever signs in with it is connected.
-// Answers of a forge count in the session that asked, once.
+// The operator creates a GitHub App with one click, and users connect by signing in with it. A provider's response
+// counts only in the session that started the request, and once.
 func TestGitHubAppPages(t *testing.T) {
 	t.Parallel()
 	w := newAppWorld(t)
@@ -144,7 +143,7 @@ func TestGitHubAppPages(t *testing.T) {
 		t.Errorf("leads to %s", onward)
 	}
 	back = "/account/git/callback?code=x&state=" + state(t, strings.TrimPrefix(onward, "0; url="))
-	eve.get(back).want(t, 400, "begun in another browser") // else Eve's account would be Ada's, or the other way round
+	eve.get(back).want(t, 400, "begun in another browser") // otherwise the accounts would be mixed up
 	p = b.get(back).want(t, 200, "Continue to github.com")
 	if to := p.header.Get("Refresh"); to != "0; url=https://github.com/apps/slipway-test/installations/new" {
 		t.Errorf("who has no repositories is led to %s", to)
@@ -174,7 +173,7 @@ func TestGitHubAppPages(t *testing.T) {
 	}
 }
 
-// The operator enters an OAuth app, and users sign in with it.
+// The operator adds an OAuth app, and users connect with it.
 func TestOAuthAppPages(t *testing.T) {
 	t.Parallel()
 	w := newAppWorld(t)

@@ -8,8 +8,8 @@ import (
 	"slipway/internal/tenant/mail/mailtest"
 )
 
-// An operator removes the passkeys, and likewise the authenticator app, of a user who has lost them. The user gets an email, and both
-// logs say so.
+// An operator can remove the passkeys or the authenticator app of a user who lost them. The user gets an email, and
+// both the operator's and the user's logs show it.
 func TestOperatorRemovesPasskeys(t *testing.T) {
 	t.Parallel()
 	w, srv := mailWorld(t, mailtest.Config{})

@@ -19,7 +19,7 @@ func (w *world) key(u account.User) string {
 	return secret
 }
 
-// opens reports whether a key is good.
+// opens reports whether an API key is valid.
 func (w *world) opens(secret string) bool {
 	w.t.Helper()
 	_, err := w.dash.Accounts.Authenticate(w.t.Context(), secret, netip.MustParseAddr("203.0.113.7"))
@@ -29,8 +29,8 @@ func (w *world) opens(secret string) bool {
 	return err == nil
 }
 
-// A suspended user is out at once, learns why only with the right password, keeps all
-// that is theirs, and comes in again as before.
+// A suspended user is signed out at once, reads the reason only after the correct password, keeps all resources, and
+// can sign in again when the suspension ends.
 func TestSuspend(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -80,7 +80,7 @@ func TestSuspend(t *testing.T) {
 	}
 }
 
-// With the box ticked the sites that are on the air go off it; others stay as they are.
+// With the box ticked, a suspension stops the user's live sites. Other sites stay as they are.
 func TestSuspendStopsSites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -107,7 +107,7 @@ func TestSuspendStopsSites(t *testing.T) {
 	}
 }
 
-// There is always somebody who runs the installation, and nobody ends themselves.
+// The last active operator can't be removed, and operators can't suspend or delete themselves.
 func TestOperatorsStay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -122,7 +122,7 @@ func TestOperatorsStay(t *testing.T) {
 	b.post(own+"/delete").want(t, 409, "You cannot delete yourself")
 	b.post(own+"/role", "role", "user").want(t, 409, "This is the only operator")
 	b.get("/operator").want(t, 200)
-	// An operator who never came in, or is suspended, does not count.
+	// An operator who never signed in, or is suspended, doesn't count as active.
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 		_, _, err := w.dash.Accounts.InviteTx(t.Context(), tx, "new@example.test", true)
 		return err
@@ -134,7 +134,7 @@ func TestOperatorsStay(t *testing.T) {
 	b.post(hers+"/resume").to(t, hers)
 	a := w.as("ada@example.test")
 	a.get("/operator").want(t, 200)
-	// Whoever loses the role is signed out, and it is gone.
+	// An operator who loses the role is signed out and can't open operator pages.
 	a.post(own+"/role", "role", "user").to(t, own)
 	if b.get("/operator").status != 303 {
 		t.Error("a session outlives the role")
@@ -143,7 +143,7 @@ func TestOperatorsStay(t *testing.T) {
 	a.post(hers+"/role", "role", "user").want(t, 409)
 	b = w.as("root@example.test")
 	a.post(own+"/role", "role", "operator").to(t, own)
-	b.get("/operator").want(t, 200) // and a session that was begun before has it
+	b.get("/operator").want(t, 200) // a session from before has the role, too
 	if p := a.post(hers+"/role", "role", "user"); p.header.Get("Location") != "/sign-in" {
 		t.Error("handing over:", p)
 	}
@@ -152,7 +152,7 @@ func TestOperatorsStay(t *testing.T) {
 	}
 }
 
-// A user goes with all that is theirs, once the operator has said how much that is.
+// A user is deleted with all resources after the operator has confirmed their number.
 func TestDeleteUser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -195,7 +195,7 @@ func TestDeleteUser(t *testing.T) {
 	}
 	root.get("/operator/users/"+string(ada.ID)).want(t, 404)
 	root.get("/operator/audit").want(t, 200, "User deleted", "ada@example.test, with 3 sites", "Deleted user")
-	// The address is free again, and whoever gets it starts with nothing.
+	// The address can be used again, and its new user sees nothing of the old one.
 	w.user("ada@example.test", false)
 	if p := w.as("ada@example.test").get("/account/audit").want(t, 200); strings.Contains(p.body, "User deleted") {
 		t.Error("a new user reads an old one's log")
@@ -209,7 +209,7 @@ func TestDeleteUser(t *testing.T) {
 	}))
 }
 
-// The operator who suspends the last active owner of a team is told before and afterwards.
+// An operator who suspends a team's last active owner is warned before and afterwards.
 func TestSuspendLastOwner(t *testing.T) {
 	t.Parallel()
 	w := newConsenting(t)

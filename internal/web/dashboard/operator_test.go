@@ -125,7 +125,7 @@ func TestOverview(t *testing.T) {
 		t.Fatal("the page waits for the doctor, or says nothing:", p)
 	}
 	close(ready)
-	// What the doctor found comes by itself, and stands on the page from then on.
+	// The doctor's findings appear without a reload and stay on the page.
 	root.follow("/live/operator", "", func(e event) bool { return strings.Contains(e.data, "status-missing") })
 	p = root.get("/operator")
 	if !p.has("disk") || !p.has("status-missing") || !strings.Contains(
@@ -141,7 +141,7 @@ func TestOverview(t *testing.T) {
 	}
 }
 
-// shown is an installation that answers with functions.
+// shown is an Installation whose answers are functions.
 type shown struct {
 	queues func() ([]operator.Queue, error)
 	disk   func() (operator.Disk, error)

@@ -15,8 +15,8 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// The list of deployments is narrowed by branch, target and status, tells equal buttons apart
-// and has its first and last page.
+// The list of deployments can be filtered by branch, target and status, distinguishes buttons with the same label, and
+// has first and last page links.
 func TestDeploymentList(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
@@ -65,7 +65,7 @@ func TestDeploymentList(t *testing.T) {
 	)
 }
 
-// Without scripts a deployment's page loads itself again while it changes, and no longer.
+// Without scripts, a deployment's page reloads itself only while the deployment runs.
 func TestDeploymentRefreshes(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
@@ -78,7 +78,7 @@ func TestDeploymentRefreshes(t *testing.T) {
 	}
 }
 
-// The audit log names the site that an entry is about.
+// Audit entries name the site they are about.
 func TestAuditNamesSites(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
@@ -92,7 +92,7 @@ func TestAuditNamesSites(t *testing.T) {
 	b.get("/account/audit").want(t, 200, "audit-env.set")
 }
 
-// Sites are listed as cards or rows, in the order asked for; a failed one shows why.
+// Sites are listed as cards or rows in the requested order. A failed site shows the reason.
 func TestHomeViews(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -122,7 +122,7 @@ func TestHomeViews(t *testing.T) {
 	b.get("/?view=list&sort=name").want(t, 200, `data-test="list"`, why, `href="/?sort=name"`, `status=pending`, "view=list")
 }
 
-// A site whose program has crashed is not well: on its card, in its header and on its overview, which says why.
+// A site whose program crashed is marked on its card, in its header and on its overview, which shows the reason.
 func TestCrashShows(t *testing.T) {
 	t.Parallel()
 	state := "crashed"
@@ -150,7 +150,7 @@ func TestCrashShows(t *testing.T) {
 	b.get(base).want(t, 200, `data-test="status-active"`).lacks(t, "crashed")
 }
 
-// A program's page shows its state and what it printed, escaped; strangers see neither.
+// A program's page shows its state and its escaped output, only to its owner.
 func TestProgramPage(t *testing.T) {
 	t.Parallel()
 	asked, process, ran := "", "", ""
@@ -240,7 +240,7 @@ func TestProgramPage(t *testing.T) {
 	w.as("eve@example.test").get(at+"/logs").want(t, 404)
 }
 
-// The key page's commands can be pasted into any shell, and presets name scopes that exist.
+// The key page's commands work in every shell, and its presets name existing scopes.
 func TestKeyPages(t *testing.T) {
 	t.Parallel()
 	w, b, _ := ada(t)
@@ -266,7 +266,7 @@ func TestKeyPages(t *testing.T) {
 	_ = w
 }
 
-// An invite says what it is; a reset says that other sessions end.
+// An invitation's page describes an invitation. A password reset's page says that other sessions end.
 func TestSetupSaysWhatItIs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -279,10 +279,9 @@ func TestSetupSaysWhatItIs(t *testing.T) {
 	}
 }
 
-// What strangers stumbled over: the header leads to the primary domain once it is active,
-// names are shown as people write them, a page has one primary button beside the header's,
-// a secret is covered while it is typed, events that nothing here sends are folded away, and
-// a warning is said once.
+// The header links to the primary domain once it is active, names are shown in Unicode, a page has one primary button
+// besides the header's, secrets are masked during input, events that this installation never sends are collapsed, and
+// each warning is shown once.
 func TestPagesAsStrangersReadThem(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)

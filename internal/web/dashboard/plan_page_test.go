@@ -15,8 +15,8 @@ import (
 
 var formDigest = regexp.MustCompile(`name="plan" value="([a-z]+)"><input type="hidden" name="interval" value="month"><input type="hidden" name="currency" value="EUR"><input type="hidden" name="digest" value="([0-9a-f]+)"`)
 
-// A plan is chosen at the price that the page shows, its invoice can be read and downloaded, and nobody else's. Without billing there is
-// no such page and no link to one.
+// A plan is chosen at the price shown. Its invoice can be read and downloaded, only by its owner. Without billing, the
+// page is a 404 and nothing links to it.
 func TestPlanPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) {

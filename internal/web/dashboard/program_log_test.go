@@ -10,8 +10,8 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// A program's log is read in pages, around a line, and as a whole, always by the same choices, and its page
-// stays small however long the lines are.
+// A program's log can be read in pages, around a line and as a download, always with the same filters. Its pages stay
+// small even with long lines.
 func TestProgramLogPages(t *testing.T) {
 	t.Parallel()
 	var asked []sites.ProgramFilter
@@ -19,7 +19,7 @@ func TestProgramLogPages(t *testing.T) {
 	w := newWorld(t, func(c *Config) {
 		c.Programs = programs{log: func(_ site.ID, f sites.ProgramFilter) ([]sites.ProgramLine, error) {
 			asked = append(asked, f)
-			f.Search = "" // its matches are the database's business
+			f.Search = "" // the database does the search
 			list := printed(2500, f)
 			for i := range list {
 				list[i].Message = strings.Replace(list[i].Message, "line", text, 1)
@@ -72,7 +72,7 @@ func TestProgramLogPages(t *testing.T) {
 	}
 }
 
-// printed returns the lines of a program that has printed n of them, every seventh an error of web.
+// printed returns a program's n lines, every seventh an error of the web process.
 func printed(n int64, f sites.ProgramFilter) (out []sites.ProgramLine) {
 	for i := range n {
 		x := sites.ProgramLine{N: i + 1, At: db.Now(), Level: "info", Stream: "stdout", Process: "worker:mail", Message: fmt.Sprintf("line number %d.", i+1)}

@@ -13,7 +13,7 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// Requests stand beside the output of the same time where they are wanted: all, or those that failed, searched like the output.
+// On request the log shows all or failed requests among the output of the same time, and searches them too.
 func TestRequestsBesideOutput(t *testing.T) {
 	t.Parallel()
 	begin := time.Now().Add(-time.Hour).Truncate(time.Second)

@@ -10,7 +10,7 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// programs are Programs that say what a test wants to hear, and nothing otherwise.
+// programs implements Programs with the functions that a test sets. The others return nothing.
 type programs struct {
 	process  func(s site.Site) sites.Process
 	log      func(id site.ID, f sites.ProgramFilter) ([]sites.ProgramLine, error)

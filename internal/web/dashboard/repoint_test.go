@@ -8,7 +8,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// A guest of one site can't read other repositories with what the team has stored: another one needs a credential of its own.
+// A guest of one site can't read other repositories with the team's stored credentials: another repository needs its
+// own credential.
 func TestGuestsBringTheirCredential(t *testing.T) {
 	t.Parallel()
 	w := newAgency(t)
@@ -40,7 +41,7 @@ func TestGuestsBringTheirCredential(t *testing.T) {
 	}
 }
 
-// A contributor's preview sees variables that are for previews alone; a developer's sees all.
+// A contributor's preview gets only the variables that are for previews alone. A developer's preview gets all.
 func TestContributorsDeployWithoutVariables(t *testing.T) {
 	t.Parallel()
 	w := newAgency(t)

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// The page shows the rules in force and says what a request would be answered with; what
-// rules hold is text.
+// The page shows the active rules and the result of a test request. Text in rules is escaped.
 func TestRulesPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -41,7 +40,7 @@ func TestRulesPage(t *testing.T) {
 			t.Errorf("tested: %d, %q is missing", p.status, want)
 		}
 	}
-	// A test that can't be made leaves the rest of the page as it is.
+	// A test request that can't be evaluated leaves the rest of the page intact.
 	b.get(at+"?path=/old&country=DE").want(t, 200, `data-test="test-refused"`, "country", `data-test="test-rules"`, "<code>_redirects:1</code>", `value="DE"`)
 	b.get(at).want(t, 200, "query id=:id", "country DE, AT", "language de", "cookie beta")
 	if strings.Contains(p.body, "<script>alert(1)") {

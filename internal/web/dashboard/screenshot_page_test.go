@@ -13,14 +13,15 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// screenshot stores a picture of a site.
+// screenshot stores a screenshot of a site.
 func (w *world) screenshot(id site.ID, kind string, at db.Time) {
 	w.t.Helper()
 	must(w.t, w.db.Admin(w.t.Context(), fmt.Sprintf(`INSERT INTO screenshots (site_id, kind, image, made_at) VALUES ('%s', '%s', '%s', %d)`,
 		id, kind, base64.StdEncoding.EncodeToString([]byte("a picture: "+kind)), at)))
 }
 
-// An update shows what it changed, from which version to which, and the site before and after it; pictures of an earlier one are not its own.
+// An update shows what it changed, with versions and screenshots from before and after. Screenshots of an earlier
+// update aren't shown.
 func TestUpdatePictures(t *testing.T) {
 	t.Parallel()
 	var p blog
@@ -74,7 +75,7 @@ func TestUpdatePictures(t *testing.T) {
 	b.get(at).want(t, 200, `data-test="changed"`).lacks(t, `data-test="pictures"`)
 }
 
-// A site is shown by its screenshot on its card and its overview.
+// A site's card and overview show its screenshot.
 func TestScreenshotOfSite(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -15,8 +15,9 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// At a seller's host everything has the seller's name. Who signs up there is its customer, gets its mails with links to that host, and
-// comes back to it from elsewhere; what is bound to the installation's host leads there.
+// On a seller's host all pages have the seller's name. A user who signs up there becomes its customer, gets emails with
+// links to that host, and is redirected to it from the installation's host. Pages bound to the installation's host
+// redirect there.
 func TestSellersHost(t *testing.T) {
 	t.Parallel()
 	w, srv := mailWorld(t, mailtest.Config{}, func(c *Config) {
@@ -72,7 +73,7 @@ func TestSellersHost(t *testing.T) {
 	}
 	post("/account/passkeys/begin").want(t, 200, `href="`+w.srv.URL+`/account/security"`)
 	b.get("/oauth/authorize?client_id=x", at).want(t, 200, `href="`+w.srv.URL+`/oauth/authorize?client_id=x"`)
-	w.browser().do("POST", "/forgot", url.Values{"email": {"ida@bakery.test"}}).want(t, 200) // also when asked at the installation's
+	w.browser().do("POST", "/forgot", url.Values{"email": {"ida@bakery.test"}}).want(t, 200) // at the installation's host
 	if m := srv.Wait(2)[1]; !strings.Contains(m.Text, base+"/setup/") || strings.Contains(m.Text, w.srv.URL) {
 		t.Errorf("%s", m.Text)
 	}
@@ -83,7 +84,7 @@ func TestSellersHost(t *testing.T) {
 		t.Errorf("an authenticator app is offered %s: %v", o.URI, err)
 	}
 
-	// A customer of the installation may sign in here, and sees its own name.
+	// A customer of the installation can sign in here and sees the installation's name.
 	b = w.browser()
 	post("/sign-in", "email", "ada@example.test", "password", password).to(t, "/")
 	b.get("/account", at).want(t, 200, "Slipway</title>")

@@ -123,7 +123,7 @@ func TestSecureCookies(t *testing.T) {
 	}
 }
 
-// Many guesses at one account are refused, whatever X-Forwarded-For says.
+// Too many guesses at one account are refused, whatever X-Forwarded-For says.
 func TestThrottle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -164,8 +164,8 @@ func TestForeignForms(t *testing.T) {
 	}
 }
 
-// Guesses from one /56 don't use up what everybody has together, and where an owner is
-// signed in nobody's guesses from elsewhere lock them out.
+// Guesses from one /56 don't use up the limit shared by all networks. Guesses from elsewhere don't lock out a user on a
+// network where the user is signed in.
 func TestStrangersDoNotLockAnOwnerOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { c.TrustedProxies.Networks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
@@ -189,7 +189,7 @@ func TestStrangersDoNotLockAnOwnerOut(t *testing.T) {
 	if s := try("ben@example.test", password, "203.0.113.1"); s != http.StatusSeeOther {
 		t.Fatal(s)
 	}
-	for i := range shell.PerAccount + 10 { // a swarm
+	for i := range shell.PerAccount + 10 { // many addresses
 		try("ben@example.test", "", fmt.Sprintf("192.0.2.%d", i))
 	}
 	if s := try("ben@example.test", password, "198.51.100.9"); s != http.StatusTooManyRequests {

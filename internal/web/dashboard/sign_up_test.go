@@ -12,7 +12,7 @@ import (
 
 var signUpLink = regexp.MustCompile(`(?m)^\S+(/sign-up/\S+)$`)
 
-// Somebody proves an address and has an account; until then there is none. The page tells nobody who has one.
+// An account is created only after its address is verified. The page doesn't reveal whether an address has an account.
 func TestSignUp(t *testing.T) {
 	t.Parallel()
 	w, srv := mailWorld(t, mailtest.Config{}, func(c *Config) { c.SignUp = true })
@@ -43,7 +43,7 @@ func TestSignUp(t *testing.T) {
 	if first == "" || len(links) != 1 || users() != 1 {
 		t.Fatalf("%v, %d users", links, users())
 	}
-	b.get(first).want(t, 200, "eve@example.test") // looking spends nothing: mail scanners look too
+	b.get(first).want(t, 200, "eve@example.test") // opening the link doesn't use it up, because mail scanners open links
 	b.post("/sign-up", "email", "eve@example.test").want(t, 200)
 	second := signUpLink.FindStringSubmatch(srv.Wait(3)[2].Text)[1]
 	wait.Until(t, "the older link is of no use", func() bool { return b.get(first).status == 404 })
@@ -56,7 +56,7 @@ func TestSignUp(t *testing.T) {
 	w.browser().post(second, "password", "quite another one 7").want(t, 404)
 	w.browser().get("/sign-up/nonsense").want(t, 404)
 
-	n := 4 // that this network asked for
+	n := 4 // requests of this network so far
 	for _, email := range []string{"mia@example.test"} {
 		for range accountpages.PerSignUp {
 			w.browser().post("/sign-up", "email", email).want(t, 200)
@@ -71,7 +71,7 @@ func TestSignUp(t *testing.T) {
 	w.browser().post("/sign-up", "email", "somebody@example.test").want(t, 429)
 }
 
-// Where the operator doesn't allow it, there is no page, and none that leads to one.
+// Without --sign-up open, /sign-up is a 404 and no page links to it.
 func TestSignUpClosed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

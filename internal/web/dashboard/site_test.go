@@ -34,7 +34,7 @@ import (
 // hostile is a text for names, branches and log lines that breaks out of unescaped HTML.
 const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>'{{.}}`
 
-// parts gives a site one of everything that its pages name.
+// parts creates one of everything that a site's pages name.
 func (w *world) parts(u account.User, id site.ID) (dep deployment.ID, dom domain.ID, hook webhook.ID) {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -61,7 +61,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// ada is a signed-in user with one site.
+// ada returns a world with Ada signed in and one site of hers.
 func ada(t *testing.T, with ...func(*Config)) (*world, *browser, site.Site) {
 	t.Helper()
 	w := newWorld(t, with...)
@@ -69,7 +69,7 @@ func ada(t *testing.T, with ...func(*Config)) (*world, *browser, site.Site) {
 	return w, w.as("ada@example.test"), w.site(u, "Blog")
 }
 
-// lines writes a deployment's log as a worker would.
+// lines writes to a deployment's log as a worker does.
 func (w *world) lines(id deployment.ID, from int64, lines ...journal.Line) {
 	w.t.Helper()
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
@@ -101,7 +101,7 @@ func cmpOr(a, b string) string {
 	return b
 }
 
-// end writes the end of a deployment, as a worker would.
+// end ends a deployment as a worker does.
 func (w *world) end(id deployment.ID, status deployment.Status, why string) {
 	w.t.Helper()
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error { return w.endTx(tx, id, status, why, "") }))
@@ -121,7 +121,7 @@ func (w *world) endTx(tx *db.Tx, id deployment.ID, status deployment.Status, why
 	return err
 }
 
-// live makes a deployment the one that is served, in one transaction.
+// live makes a deployment the live one, in one transaction.
 func (w *world) live(s site.Site, x deployment.ID) {
 	w.t.Helper()
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
@@ -161,7 +161,7 @@ func main(body string) string {
 	return shell.Short(4000, body)
 }
 
-// to is where a form that went well leads.
+// to fails the test unless the form redirects to a path with this prefix, and returns the path.
 func (p reply) to(t *testing.T, prefix string) string {
 	t.Helper()
 	got := p.header.Get("Location")
@@ -267,7 +267,7 @@ func TestNewSiteInThreeSteps(t *testing.T) {
 	b.post("/new", "type", "wordpress", "step", "create", "name", "Press").to(t, "/sites/")
 }
 
-// manyVariables is a .env file of n variables.
+// manyVariables returns a .env file with n variables.
 func manyVariables(n int) string {
 	var out strings.Builder
 	for i := range n {
@@ -286,8 +286,8 @@ func (p reply) lacks(t *testing.T, texts ...string) {
 	}
 }
 
-// A WordPress with a repository is deployed like any other site, but for previews; one without
-// has nothing to deploy, and can be given a repository.
+// A WordPress with a repository is deployed like any other site, but without previews. One without a repository has
+// nothing to deploy, and can get a repository.
 func TestWordPressRepository(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -323,7 +323,7 @@ func TestWordPressRepository(t *testing.T) {
 	b.get(plain).want(t, 200, `data-test="deploy"`)
 }
 
-// Without the functions that look, a site is made all the same.
+// If a repository can't be inspected, its site can still be created.
 func TestNewSiteUnseen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -338,7 +338,7 @@ func TestNewSiteUnseen(t *testing.T) {
 	b.post("/new", "type", "static", "step", "create", "repository", "git.test/acme/site", "name", "S", "branch", "").to(t, "/sites/")
 }
 
-// Whatever people and repositories put into names, it is text in every page.
+// Names from users and repositories are escaped on every page.
 func TestHostileText(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -452,7 +452,7 @@ func TestDeployAndRollBack(t *testing.T) {
 	b.get(base+"/deployments?page=2").want(t, 200, "Page 2 of 2", string(first))
 }
 
-// A site's deployment is not reached under another one's address, though both are Ada's.
+// A site's resources are a 404 below another site's path, even if both belong to Ada.
 func TestOtherSitesParts(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
@@ -486,10 +486,10 @@ func TestOtherSitesParts(t *testing.T) {
 	b.post(base+"/hooks/delete", "hook", hook.ID.Reveal()).want(t, 404)
 }
 
-// event is one server-sent event.
+// event is a server-sent event.
 type event struct{ name, id, data string }
 
-// follow opens a stream and gives its events to see, until see returns true.
+// follow opens a stream and passes its events to see until see returns true.
 func (b *browser) follow(path, last string, see func(event) bool) {
 	b.w.t.Helper()
 	ctx, cancel := context.WithTimeout(b.w.t.Context(), time.Minute)
@@ -544,7 +544,7 @@ func TestLogStream(t *testing.T) {
 			for _, m := range ids.FindAllStringSubmatch(e.data, -1) {
 				got = append(got, m[1])
 			}
-			if e.id == "2" { // what comes while we listen
+			if e.id == "2" { // written while the stream is open
 				w.lines(dep, 3, journal.Line{Message: "three", Level: "error"})
 				w.end(dep, deployment.Failed, "no luck")
 			}
@@ -559,7 +559,7 @@ func TestLogStream(t *testing.T) {
 	if !slices.Equal(got, []string{"2", "3"}) {
 		t.Errorf("got lines %v", got)
 	}
-	got = nil // a connection that was lost goes on where it was, whatever the address says
+	got = nil // a reconnected stream continues after the last event, whatever the URL says
 	b.follow(path+"/log/follow?after=0", "2", func(e event) bool {
 		for _, m := range ids.FindAllStringSubmatch(e.data, -1) {
 			got = append(got, m[1])
@@ -597,7 +597,7 @@ func TestLogStream(t *testing.T) {
 	}
 }
 
-// The parts over the log, of the overview and of a new site follow what happens.
+// The live parts of a deployment, of the overview and of a new site update.
 func TestLiveSiteParts(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
@@ -722,8 +722,8 @@ func TestDomains(t *testing.T) {
 	b.get(second).want(t, 404)
 }
 
-// A warning about a domain's DNS is said once, however many records and checks it concerns, and
-// a record that nothing waits for any more is not asked for.
+// A warning about a domain's DNS is shown once for all records and checks it concerns, and a record that is no longer
+// needed isn't requested.
 func TestDomainSaysThingsOnce(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)
@@ -762,7 +762,7 @@ func TestDomainSaysThingsOnce(t *testing.T) {
 	const warning = "Shop.example.com points to another server"
 	for _, status := range []string{"failed", "pending"} {
 		body := found(status, "1", warning, domain.RecordInvalid, strings.ToLower(warning[:1])+warning[1:], "IPv6: "+warning)
-		// beside the one, the sentence that adds something
+		// Once as the record's reason, once in the sentence that explains it.
 		if n := strings.Count(strings.ToLower(body), strings.ToLower(warning)); n < 1 || n > 2 {
 			t.Errorf("%s: the warning is said %d times", status, n)
 		}
@@ -834,7 +834,7 @@ func TestEnv(t *testing.T) {
 	b.post(base+"/var/PLAIN", append(both, "value", "three")...).to(t, base)
 	b.post(base+"/var/NONE", append(both, "value", "x")...).want(t, 404)
 
-	// Names that look secret are imported as secrets, unless the form says otherwise.
+	// Imported names that look secret become secrets unless the form says otherwise.
 	b.post(base+"/import", "step", "apply", "text", "STRIPE_KEY=sk_live\nNEXT_PUBLIC_KEY=pk\nPORT=80\n").to(t, base)
 	if v = read(); !v["STRIPE_KEY"].Secret || v["NEXT_PUBLIC_KEY"].Secret || v["PORT"].Secret {
 		t.Errorf("variables %+v", v)
@@ -844,7 +844,7 @@ func TestEnv(t *testing.T) {
 	if v = read(); v["SORT_KEY"].Secret || !v["HIDDEN"].Secret {
 		t.Errorf("variables %+v", v)
 	}
-	// Several are deleted at once, all or none.
+	// Several variables are deleted together, all or none.
 	b.post(base+"/delete").want(t, 422, "No variables selected")
 	b.post(base+"/delete", "var", v["PORT"].ID, "var", "NONE").want(t, 404)
 	if v = read(); v["PORT"].ID == "" {
@@ -857,7 +857,7 @@ func TestEnv(t *testing.T) {
 
 	text := "PLAIN=three\nNEW='a b'\nexport TOKEN=\"sw0rdfish\"\n"
 	p := b.post(base+"/import", "step", "preview", "text", text).want(t, 200, "Import 2 variables", "Unchanged", "NEW=&#39;a b&#39;")
-	if strings.Count(p.body, "sw0rdfish") != 1 { // in the text area alone
+	if strings.Count(p.body, "sw0rdfish") != 1 { // only in the text area
 		t.Errorf("the preview tells a secret %d times", strings.Count(p.body, "sw0rdfish"))
 	}
 	if _, there := read()["NEW"]; there {
@@ -942,7 +942,7 @@ func TestHooks(t *testing.T) {
 	}
 }
 
-// linkOn returns the first link on a page that begins so.
+// linkOn returns the first link on a page that begins with begin.
 func linkOn(t *testing.T, p reply, begin string) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(p.body, `href="`+begin)
@@ -972,7 +972,7 @@ func TestWebhooks(t *testing.T) {
 	id := webhook.ID(strings.TrimPrefix(to, "/webhooks/"))
 	secret, err := w.dash.Webhooks.Reveal(t.Context(), owner, id)
 	must(t, err)
-	secret = strings.ReplaceAll(secret, "+", "&#43;") // as html/template writes it
+	secret = strings.ReplaceAll(secret, "+", "&#43;") // as html/template escapes it
 	b.get(to).want(t, 200, secret, `data-test="secret-shown"`)
 	if p := b.get(to).want(t, 200); strings.Contains(p.body, secret) {
 		t.Error("the secret is shown a second time unasked")
@@ -999,7 +999,7 @@ func TestWebhooks(t *testing.T) {
 	for range 25 {
 		b.post(to+"/ping").to(t, to)
 	}
-	// The worst that endpoints can answer: what takes most as HTML, at every attempt.
+	// The worst case: every attempt stores a response that takes the most space as HTML.
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 		for n := range 20 {
 			_, err := tx.Exec(t.Context(), `INSERT INTO webhook_attempts (delivery_id, n, started_at, duration, status, error, answer, late)

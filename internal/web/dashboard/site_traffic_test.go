@@ -25,7 +25,7 @@ func (w *world) visit(s site.Site, ago time.Duration, c traffic.Counts) {
 	}
 }
 
-// summed lets the job sum up what is over, as it does every hour.
+// summed runs the hourly job that aggregates traffic.
 func (w *world) summed() {
 	w.t.Helper()
 	jobs := job.New(job.Config{
@@ -144,7 +144,7 @@ func TestTrafficPage(t *testing.T) {
 	}
 }
 
-// A full page of the busiest site is a light one, for every stretch of time.
+// The traffic page of the busiest site stays small for every period.
 func TestTrafficPageWeight(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -176,8 +176,7 @@ func TestTrafficPageWeight(t *testing.T) {
 	}
 }
 
-// Cards show what a site looks like and how its day was, and only its owner gets the
-// pictures.
+// Cards show a site's icon and its visits of the day. Only the site's owner can load the images.
 func TestCards(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -12,7 +12,7 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// meanwhile is a body that comes after something has happened.
+// meanwhile is a body that calls happens before its first byte.
 type meanwhile struct {
 	happens func()
 	io.Reader
@@ -26,8 +26,8 @@ func (m *meanwhile) Read(b []byte) (int, error) {
 	return m.Reader.Read(b)
 }
 
-// A form that was begun while its sender was signed in, and ends when they no longer are,
-// does nothing: a stolen session can't be kept alive over its end by sending slowly.
+// If the sender of a form is signed out while its body arrives, the form does nothing. A stolen session can't be
+// extended by sending slowly.
 func TestFormThatOutlivesItsSession(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, w *world, u account.User){

@@ -16,7 +16,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// newGitHub is a GitHub Enterprise Server with one user, whose id is 583231.
+// newGitHub returns a fake GitHub Enterprise Server with one user, whose ID is 583231.
 func newGitHub(t *testing.T) *httptest.Server {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -45,7 +45,7 @@ func newGitHub(t *testing.T) *httptest.Server {
 	return srv
 }
 
-// withGitHub adds it as a provider that vouches for addresses of example.test.
+// withGitHub adds it as a provider trusted for the domain example.test.
 func (w *world) withGitHub(srv *httptest.Server) {
 	w.t.Helper()
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
@@ -56,7 +56,7 @@ func (w *world) withGitHub(srv *httptest.Server) {
 	}))
 }
 
-// leave posts a form that leads to GitHub and returns the state that it is sent with.
+// leave submits a form that leads to GitHub and returns the state sent along.
 func (b *browser) leave(path string, form ...string) string {
 	b.w.t.Helper()
 	p := b.post(path, form...)
@@ -84,7 +84,7 @@ func newSSOWorld(t *testing.T) *world {
 	return w
 }
 
-// Where there is no provider, the sign-in page and the account page are as they were.
+// Without a provider, the sign-in and account pages don't mention providers.
 func TestNoProviders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -97,8 +97,8 @@ func TestNoProviders(t *testing.T) {
 	}
 }
 
-// A first sign-in makes an account where the address is vouched for; it goes on to a page of ours alone, in the browser
-// that began it alone, and once.
+// A first sign-in creates an account if the provider is trusted for the address. The callback works once, only in the
+// browser that started the sign-in, and redirects only within the dashboard.
 func TestSignInWithGitHub(t *testing.T) {
 	t.Parallel()
 	w := newSSOWorld(t)
@@ -132,8 +132,8 @@ func TestSignInWithGitHub(t *testing.T) {
 	}
 }
 
-// The operator's pages tell who signs in with a provider from who has not accepted an invite, and offer to revoke only the
-// latter.
+// The operator's pages distinguish users who sign in with a provider from those with an open invitation, and offer to
+// revoke only invitations.
 func TestOperatorSeesLinkedUsers(t *testing.T) {
 	t.Parallel()
 	w := newSSOWorld(t)
@@ -165,15 +165,15 @@ func TestOperatorSeesLinkedUsers(t *testing.T) {
 			t.Errorf("the page offers to revoke the invite: %t, want %t", got, tt.invited)
 		}
 	}
-	// A link for a password says what it does.
+	// A link to set a password is described as one.
 	p := root.post("/operator/users/" + string(octo.ID) + "/link")
 	if !strings.Contains(p.body, "Link to set a password") || strings.Contains(p.body, "invit") {
 		t.Errorf("the link of somebody who signs in with GitHub: %s", p)
 	}
 }
 
-// A cookie that somebody else has put into the browser is not the one that the sign-in makes (session fixation), and a
-// form of another site begins nothing.
+// A session cookie planted in the browser isn't reused by a sign-in (session fixation), and a form on another site
+// can't start a sign-in.
 func TestFixation(t *testing.T) {
 	t.Parallel()
 	w := newSSOWorld(t)
@@ -196,11 +196,11 @@ func TestFixation(t *testing.T) {
 	}
 }
 
-// Who is signed in links an account and unlinks it; a browser that has signed out meanwhile links nothing.
+// A signed-in user can link and unlink an account. A browser that has signed out meanwhile links nothing.
 func TestLinkedAccounts(t *testing.T) {
 	t.Parallel()
 	w := newSSOWorld(t)
-	ada := w.user("octo@example.test", false) // the same address: it is not linked by that
+	ada := w.user("octo@example.test", false) // the same address, which alone links nothing
 	b := w.browser()
 	if p := b.get(callback("good", b.leave("/sign-in/sso/github"))); p.status != http.StatusForbidden {
 		t.Errorf("the address opens an account: %s", p)
@@ -232,7 +232,7 @@ func TestLinkedAccounts(t *testing.T) {
 	}
 }
 
-// The address that the API gives for linking shows the provider's form first; linking itself takes the form.
+// The API's link URL first shows a form for the provider. Only submitting the form links.
 func TestLinkFromElsewhere(t *testing.T) {
 	t.Parallel()
 	w := newSSOWorld(t)

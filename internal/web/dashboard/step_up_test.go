@@ -9,8 +9,8 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// A member who owns a passkey but signed in with the password alone is led to the page that confirms it, and sees nothing
-// of a team that requires two-factor authentication before. Scripts and streams get 403.
+// A member with a passkey who signed in with only the password is redirected to confirm the passkey, and sees nothing
+// of a team that requires two-factor authentication before. Scripts and streams get a 403.
 func TestStepUp(t *testing.T) {
 	t.Parallel()
 	w := newAgency(t)

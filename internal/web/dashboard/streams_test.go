@@ -13,8 +13,8 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// A page that updates itself ends with what let it be opened, whatever ends that: the
-// session, here or from elsewhere, the user's standing, or an operator's role.
+// A live page's stream ends with what allowed it: the session, ended here or elsewhere, the user's account, or an
+// operator's role.
 func TestLivePagesEndWithTheirSession(t *testing.T) {
 	t.Parallel()
 	write := func(t *testing.T, w *world, do func(tx *db.Tx) error) {
@@ -69,7 +69,7 @@ func TestLivePagesEndWithTheirSession(t *testing.T) {
 				a, err := client.Do(r)
 				must(t, err)
 				t.Cleanup(func() { a.Body.Close() })
-				if a.StatusCode == 404 && strings.Contains(path, "/wordpress/") { // it is none
+				if a.StatusCode == 404 && strings.Contains(path, "/wordpress/") { // the site isn't a WordPress
 					continue
 				}
 				if a.StatusCode != 200 || a.Header.Get("Content-Type") != "text/event-stream" {

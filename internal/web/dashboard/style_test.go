@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// Type has six sizes and two weights, and what moves does so for 120 to 180 ms, or shows that
-// something is going on, in the dashboard and in its docs alike. Code is a little smaller than the
-// text around it, and the name beside the mark is part of the mark.
+// In the dashboard and its docs, text has six sizes and two weights, and animations take 120 to 180 ms unless they
+// indicate progress. Exceptions: code is a little smaller than the text around it, and the name in the logo has its own
+// weight.
 func TestStyleSheets(t *testing.T) {
 	t.Parallel()
 	var (

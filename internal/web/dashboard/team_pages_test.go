@@ -13,7 +13,7 @@ import (
 
 var invitationLink = regexp.MustCompile(`/invitations/[a-z0-9]{30,}`)
 
-// member returns what the team's membership of a user is now.
+// member returns a user's current membership in a team.
 func (w *world) member(team string, user account.User) (m account.Membership) {
 	w.t.Helper()
 	t, err := w.dash.Teams.Named(w.t.Context(), w.db, team)
@@ -23,8 +23,8 @@ func (w *world) member(team string, user account.User) (m account.Membership) {
 	return m
 }
 
-// A person alone sees of teams one link. With a team, its members are invited, changed and removed on its pages; nobody acts
-// above their role; the last owner stays; and the log says all of it.
+// A user without teams sees only one link about teams. A team's pages invite, change and remove members; nobody can act
+// above their role, the last owner can't be removed, and everything is in the audit log.
 func TestTeamMembers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -51,7 +51,7 @@ func TestTeamMembers(t *testing.T) {
 		return err
 	}))
 
-	// Without mail the link is shown once.
+	// Without email, the invitation's link is shown once.
 	join := func(by, who *browser, pairs ...string) {
 		t.Helper()
 		link := invitationLink.FindString(by.post("/teams/acme/invite", pairs...).want(t, 200, "shown only once").body)
@@ -82,10 +82,10 @@ func TestTeamMembers(t *testing.T) {
 		t.Error("the form doesn't say which roles are the owners'")
 	}
 
-	// Who is invited needs an account, which the inviter is told.
+	// The inviter is told that the invited address has no account.
 	ada.post("/teams/acme/invite", "email", "y@example.test", "role", "viewer").want(t, 200, "ask an operator to create it")
 
-	// Sent again, the first link ends; revoked, the second does.
+	// Resending an invitation invalidates the first link, and revoking it the second.
 	first := invitationLink.FindString(ada.post("/teams/acme/invite", "email", "x@example.test", "role", "viewer").body)
 	list := ada.get("/teams/acme/members").want(t, 200, "x@example.test").body
 	at := regexp.MustCompile(`/teams/acme/invitations/inv_[a-z0-9]+`).FindString(list)
@@ -98,7 +98,6 @@ func TestTeamMembers(t *testing.T) {
 		t.Errorf("a revoked invitation: %s", p)
 	}
 
-	// Roles.
 	page := "/teams/acme/members/" + string(linus.ID)
 	ada.get(page).want(t, 200, "Shop", "Contributor")
 	ada.post(page+"/role", "role", "viewer").to(t, "/teams/acme/members")
@@ -132,7 +131,7 @@ func TestTeamMembers(t *testing.T) {
 		}
 	}
 
-	// An admin removes a member and leaves.
+	// An admin removes a member and then leaves.
 	inGrace.post(page+"/remove").to(t, "/teams/acme/members")
 	if p := inLinus.get("/sites/" + string(shop.ID)); p.status != 404 {
 		t.Errorf("a removed member: %s", p)
@@ -159,7 +158,8 @@ func TestTeamMembers(t *testing.T) {
 	ada.get("/teams/acme/audit?user="+string(grace.ID)).want(t, 200, "grace@example.test", `data-test="audit-member.removed"`)
 }
 
-// Settings: the name, two-factor authentication that blocks instead of removing, and the end of the team.
+// A team's name can be changed, required two-factor authentication blocks members instead of removing them, and the
+// team can be deleted.
 func TestTeamSettings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -190,7 +190,6 @@ func TestTeamSettings(t *testing.T) {
 	in.get("/teams/works/members").want(t, 200, "Blocked: no 2FA")
 	in.post("/teams/works/two-factor", "to", "off").to(t, "/teams/works/settings")
 
-	// A service key.
 	in.get("/account/keys/new?team=works").want(t, 200, "Service key")
 	in.post("/account/keys/new?team=works", "name", "CI", "service", "1", "power", "some", "scopes", "sites:read", "reach", "all", "expires", "90d").want(t, 200, "slw_")
 	in.get("/account/keys?team=works").want(t, 200, "Service key", "by ada@example.test")

@@ -17,7 +17,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// provider gives a team a sign-in provider that its users are linked to.
+// provider adds a sign-in provider to a team and links users to it.
 func (w *world) provider(t team.Team, users ...account.User) string {
 	w.t.Helper()
 	id := "sso_" + t.Slug
@@ -32,7 +32,7 @@ func (w *world) provider(t team.Team, users ...account.User) string {
 	return id
 }
 
-// through is a browser in a session that a provider began.
+// through returns a browser with a session that a provider began.
 func (w *world) through(u account.User, provider string) *browser {
 	w.t.Helper()
 	b := w.browser()
@@ -47,14 +47,14 @@ func (w *world) through(u account.User, provider string) *browser {
 	return b
 }
 
-// A session that a team's provider began opens that team and nothing else of its user, an operator who owns it all: the
-// team's owners run the provider.
+// A session from a team's provider can open that team but nothing else of its user, even an operator who owns all of
+// it, because the team's owners control the provider.
 func TestTeamSessionOpensTheTeamAlone(t *testing.T) {
 	t.Parallel()
 	w := newAgency(t)
 	ada := w.world.users["ada@example.test"]
 	must(t, w.db.Admin(t.Context(), `UPDATE users SET admin = TRUE WHERE id = '`+string(ada.ID)+`'`))
-	th := w.things() // of Ada's personal account, and of her team Crew
+	th := w.things() // of Ada's personal account and her team Crew
 	b := w.through(ada, w.provider(w.acme, ada))
 	if p := b.get("/"); p.status != 200 || !strings.Contains(p.body, "Team shop") || !p.has("team-session") || p.has("team-crew") {
 		t.Fatalf("the first page: %s", p)
@@ -91,7 +91,7 @@ func TestTeamSessionOpensTheTeamAlone(t *testing.T) {
 	if p := b.get("/?team=crew"); p.status != http.StatusForbidden {
 		t.Errorf("another team: %s", p)
 	}
-	// An invitation of another team, and a transfer to one.
+	// The session can't accept an invitation to another team or move a site out of its own.
 	var token string
 	stranger := w.users["stranger"]
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
@@ -113,7 +113,7 @@ func TestTeamSessionOpensTheTeamAlone(t *testing.T) {
 	if _, err := w.dash.Sites.Get(t.Context(), w.acme.Owner, w.shop.ID); err != nil {
 		t.Errorf("the site left the team: %v", err)
 	}
-	// Nothing above changed who she is.
+	// None of the requests above changed the user.
 	if u, err := w.dash.Accounts.User(t.Context(), ada.ID); err != nil || !u.Admin {
 		t.Errorf("she is %+v, %v", u, err)
 	}
@@ -127,7 +127,8 @@ func TestTeamSessionOpensTheTeamAlone(t *testing.T) {
 
 var keySecret = regexp.MustCompile(`slw_[A-Za-z0-9]+`)
 
-// Keys and grants that such a session makes act for the team alone, and end with the link, the provider or the membership.
+// Keys and grants created in such a session act only for the team, and end with the link, the provider or the
+// membership.
 func TestTeamSessionEndsWithItsCause(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -180,7 +181,7 @@ func TestTeamSessionEndsWithItsCause(t *testing.T) {
 	}
 }
 
-// grantThrough authorizes the command line on a device, and returns its access token.
+// grantThrough authorizes the command line as a device and returns its access token.
 func (w *agency) grantThrough(b *browser) string {
 	w.t.Helper()
 	ctx := w.t.Context()

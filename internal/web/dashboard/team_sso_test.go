@@ -16,7 +16,7 @@ import (
 	"slipway/internal/tenant/sso"
 )
 
-// fakeDNS has the TXT records that a test sets.
+// fakeDNS serves the TXT records that a test sets.
 type fakeDNS struct {
 	mu sync.Mutex // guards at
 	at map[string]string
@@ -34,15 +34,15 @@ func (f *fakeDNS) TXT(_ context.Context, name string) ([]string, error) {
 	return []string{f.at[name]}, nil
 }
 
-// unreachable is a network without anybody.
+// unreachable is a network on which every request fails.
 type unreachable struct{}
 
 func (unreachable) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("unreachable")
 }
 
-// An owner sets up a provider and its domain on the team's page. The sign-in page then finds the provider by an address of
-// the domain, whether such a user exists or not, and says so where there is none.
+// An owner sets up a provider and its domain on the team's page. The sign-in page then finds the provider by an address
+// of the domain, whether or not the user exists, and says so if there is no provider.
 func TestTeamProviderPages(t *testing.T) {
 	t.Parallel()
 	dns := &fakeDNS{at: map[string]string{}}
@@ -103,7 +103,7 @@ func TestTeamProviderPages(t *testing.T) {
 	}
 }
 
-// An owner who is removed while they require single sign-on changes nothing any more.
+// An owner who is removed before the request to require single sign-on commits changes nothing.
 func TestRequiringEndsWithTheMembership(t *testing.T) {
 	t.Parallel()
 	w := newAgency(t)

@@ -16,14 +16,14 @@ import (
 	"slipway/internal/tenant/webhook"
 )
 
-// agency is a team with two sites, a member of each role, a guest who is a developer of one site, and a stranger, all
-// signed in.
+// agency is a team with two sites, a member of each role, a guest who is a developer on one site, and a user outside
+// the team, all signed in.
 type agency struct {
 	*world
 	acme        team.Team
 	shop, other site.Site // the guest has a role on shop
 	users       map[string]account.User
-	in          map[string]*browser // by name: ada is the owner, the others are called as their role
+	in          map[string]*browser // by name: ada is the owner, the others are named after their role
 }
 
 func newAgency(t *testing.T) *agency {
@@ -71,14 +71,14 @@ func newAgency(t *testing.T) *agency {
 	return w
 }
 
-// Members of a team see its sites, by the path or by ?team=, and do there what their role includes; those who don't belong
-// to it find nothing. A removed member's open page ends.
+// Members open a team's sites, by path or with ?team=, and can do what their role includes. Users outside the team get
+// a 404. A removed member's open stream ends.
 func TestTeamPages(t *testing.T) {
 	t.Parallel()
 	w := newAgency(t)
 	ctx, acme, shop, other, users, in := t.Context(), w.acme, w.shop, w.other, w.users, w.in
 	page := "/sites/" + string(shop.ID)
-	for path, want := range map[string]string{ // by who may open it
+	for path, want := range map[string]string{ // value: names of those who can open it
 		page:                               "ada admin developer contributor viewer guest",
 		page + "/deployments":              "ada admin developer contributor viewer guest",
 		page + "/domains":                  "ada admin developer contributor viewer guest",
@@ -107,7 +107,7 @@ func TestTeamPages(t *testing.T) {
 			}
 		}
 	}
-	// What a role doesn't include is refused, and the page doesn't offer it.
+	// Actions outside a role are refused, and the page doesn't offer them.
 	deploy := map[string]bool{"developer": true, "guest": true}
 	for _, name := range []string{"developer", "guest", "contributor", "viewer"} {
 		b := in[name]
@@ -136,7 +136,7 @@ func TestTeamPages(t *testing.T) {
 	if p := guest.get("/find?q=o&team=acme"); strings.Contains(p.body, "Back office") {
 		t.Errorf("a guest finds another site: %s", p)
 	}
-	// Links and redirects keep the team.
+	// Links and redirects stay in the team.
 	if p := in["ada"].get("/?team=acme"); !strings.Contains(p.body, `href="/new?team=acme"`) ||
 		!strings.Contains(p.body, `name="team" value="acme"`) || !strings.Contains(p.body, `href="/webhooks?team=acme"`) {
 		t.Errorf("the team's links: %s", p.body)
@@ -173,9 +173,9 @@ func TestTeamPages(t *testing.T) {
 	}
 }
 
-// Every page and form of a site, for every role by a session, on the team's site where a guest has a role, on the team's
-// other site, and on a stranger's: a new route is held to the table of docs/teams.md by its scope and role. The API's
-// TestRoleMatrix is the same for keys and tokens.
+// Every page and form of a site is requested with each role's session: on the team's site where the guest has a role,
+// on the team's other site, and on another owner's site. The expected result depends only on the route's scope and role
+// in docs/teams.md, so new routes are covered. TestRoleMatrix in the API does the same for keys and tokens.
 func TestRolesBySession(t *testing.T) {
 	t.Parallel()
 	w := newAgency(t)
@@ -200,7 +200,7 @@ func TestRolesBySession(t *testing.T) {
 		if !strings.HasPrefix(rt.Path, "/sites/{id}") {
 			continue
 		}
-		if rt.Scope() == "" { // or members would not find it
+		if rt.Scope() == "" { // otherwise members would get a 404
 			t.Errorf("%s %s takes no scope", rt.Method, rt.Path)
 			continue
 		}
@@ -216,7 +216,7 @@ func TestRolesBySession(t *testing.T) {
 				case !want:
 					expect = http.StatusForbidden
 				case rt.Method != http.MethodGet || strings.HasSuffix(rt.Path, "/follow") || strings.HasSuffix(rt.Path, "/connect"):
-					continue // it would change something, or go on
+					continue // would change something, or stay open
 				}
 				tried++
 				p := w.in[role].do(rt.Method, path, form, "Accept: text/html")
@@ -232,7 +232,8 @@ func TestRolesBySession(t *testing.T) {
 	t.Logf("%d requests", tried)
 }
 
-// After a removal, the page names what the member could read that goes on working, with links to the pages that rotate it.
+// After a removal, the page lists the secrets that the member could read and that still work, with links to rotate
+// them.
 func TestRemovalNamesWhatMembersKnow(t *testing.T) {
 	t.Parallel()
 	w := newAgency(t)

@@ -26,7 +26,7 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// The opcodes of frames (RFC 6455, section 11.8).
+// Frame opcodes (RFC 6455, section 11.8).
 const (
 	opContinue = 0x0
 	opText     = 0x1
@@ -36,7 +36,7 @@ const (
 	opPong     = 0xA
 )
 
-// wire is the browser's end of a WebSocket, which may send what no browser does.
+// wire is a raw WebSocket client, which can send invalid frames.
 type wire struct {
 	t    *testing.T
 	conn net.Conn
@@ -44,7 +44,7 @@ type wire struct {
 	resp *http.Response
 }
 
-// connect sends the request that opens a terminal; a header without a value is left out.
+// connect sends the request that opens a terminal. A header with an empty value is left out.
 func (b *browser) connect(t *testing.T, path string, header map[string]string) *wire {
 	t.Helper()
 	at, err := url.Parse(b.w.srv.URL)
@@ -111,7 +111,7 @@ func (w *wire) send(head byte, data string) {
 	}
 }
 
-// hear returns the next frame that is no ping.
+// hear returns the next frame that isn't a ping.
 func (w *wire) hear() (op byte, data []byte, err error) {
 	for {
 		var head [8]byte
@@ -141,7 +141,7 @@ func (w *wire) hear() (op byte, data []byte, err error) {
 	}
 }
 
-// shows reads until what was shown holds a text.
+// shows reads until the output contains want.
 func (w *wire) shows(want string) {
 	w.t.Helper()
 	var all strings.Builder
@@ -154,7 +154,7 @@ func (w *wire) shows(want string) {
 	}
 }
 
-// closes reads until the server closes, and wants this code and text.
+// closes reads until the server closes the connection, and fails the test unless it has this code and text.
 func (w *wire) closes(code websocket.StatusCode, text string) {
 	w.t.Helper()
 	for {
@@ -185,8 +185,8 @@ func (w *world) program(s site.Site, id deployment.ID) {
 	}))
 }
 
-// A terminal opens for the site's owner, where they allow it, from the dashboard's own pages,
-// so many at once, and ends with what allows it; each is in the audit log.
+// A terminal opens only for the site's owner, if the site allows it, from the dashboard's own origin, and up to a
+// limit. It ends when one of these no longer holds. Each terminal is in the audit log.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	var opened, closed atomic.Int64
@@ -259,7 +259,7 @@ func TestTerminal(t *testing.T) {
 	}
 	b.get(page).want(t, 200, "Start terminal", `data-terminal="/sites/`)
 
-	// Who isn't let in doesn't get a WebSocket at all.
+	// Unauthorized requests are refused before the WebSocket is opened.
 	for name, tt := range map[string]struct {
 		b      *browser
 		header map[string]string
@@ -290,7 +290,7 @@ func TestTerminal(t *testing.T) {
 	x.shows("Shop has 100 by 30")
 	x.send(0x80|opText, `{"columns": 60, "rows": 20}`)
 	x.shows("now 60 by 20")
-	x.send(opBinary, "ls") // in two parts, with a ping between them
+	x.send(opBinary, "ls") // in two fragments, with a ping between them
 	x.send(0x80|opPing, "there?")
 	x.send(0x80|opContinue, " -l\r")
 	if op, data, err := x.hear(); op != 0x80|opPong || string(data) != "there?" || err != nil {
@@ -304,7 +304,7 @@ func TestTerminal(t *testing.T) {
 	x.closes(websocket.StatusNormalClosure, "The shell ended: exit code 0")
 	w.eventually("the end is recorded", func() bool { return w.logged("site.terminal_closed") == 1 })
 
-	// What no browser sends ends it, and the program with it.
+	// Invalid frames close the terminal and end its program.
 	for name, tt := range map[string]struct {
 		send func(x *wire)
 		code websocket.StatusCode
@@ -339,7 +339,7 @@ func TestTerminal(t *testing.T) {
 	}
 	w.eventually("all have ended", func() bool { return opened.Load() == closed.Load() })
 
-	// So many at once, of one user.
+	// The number of terminals per user is limited.
 	var all []*wire
 	for range sites.MaxUserTerminals {
 		x := b.connect(t, at, nil)
@@ -347,15 +347,15 @@ func TestTerminal(t *testing.T) {
 		all = append(all, x)
 	}
 	b.connect(t, at, nil).closes(sites.CloseRefused, "At most 3 terminals")
-	if _, ok := w.dash.shell.Streams.Terminals.Begin(ada.ID, netip.Addr{}); ok { // where the API counts its own
+	if _, ok := w.dash.shell.Streams.Terminals.Begin(ada.ID, netip.Addr{}); ok { // the API counts its terminals here, too
 		t.Error("the API opens a fourth terminal")
 	}
-	all[0].conn.Close() // gone without a word
+	all[0].conn.Close() // the connection breaks
 	w.eventually("its end is noticed", func() bool { return opened.Load() == closed.Load()+sites.MaxUserTerminals-1 })
 	all[1].send(0x80|opClose, "\x03\xe8")
 	w.eventually("its end is noticed", func() bool { return opened.Load() == closed.Load()+sites.MaxUserTerminals-2 })
 
-	// No longer allowed, an open one ends; so it does with the session and with the site.
+	// An open terminal ends when terminals are turned off, when the session ends and when the site stops.
 	if p := b.post(page, "allow", "0"); p.status != 303 {
 		t.Fatal(p)
 	}
@@ -377,8 +377,8 @@ func TestTerminal(t *testing.T) {
 	w.eventually("each end is recorded", func() bool { return w.logged("site.terminal") == w.logged("site.terminal_closed") })
 }
 
-// The settings of how a program runs are shown, changed and returned to their defaults; what
-// is wrong is said at its field and changes nothing.
+// The run settings are shown, changed and reset to their defaults. An invalid value is reported at its field and
+// changes nothing.
 func TestRunSettings(t *testing.T) {
 	t.Parallel()
 	restarted := 0
@@ -437,7 +437,7 @@ func TestRunSettings(t *testing.T) {
 		"run_drain":            {"part", "run", "run_drain", "-1"},
 		"run_pids":             {"part", "run", "run_pids", "31"},
 		"run_instances_min":    {"part", "run", "run_instances_min", "0"},
-		"run_instances_max":    {"part", "run", "run_instances_max", "2"}, // beside storage
+		"run_instances_max":    {"part", "run", "run_instances_max", "2"}, // not allowed with storage
 		"run_request_mib":      {"part", "run", "run_request_mib", "0"},
 		"run_response":         {"part", "run", "run_response", "3601"},
 		"run_storage":          {"part", "storage", "run_storage", "../x"},
@@ -471,7 +471,7 @@ func TestRunSettings(t *testing.T) {
 	}
 }
 
-// A member's open terminal ends soon after they are removed from the team, or lose the right to it.
+// A member's open terminal ends soon after the member is removed or loses the right to it.
 func TestTerminalEndsWithTheMembership(t *testing.T) {
 	t.Parallel()
 	w := newConsenting(t, func(c *Config) {

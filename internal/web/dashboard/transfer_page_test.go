@@ -12,8 +12,8 @@ import (
 
 var shownCode = regexp.MustCompile(`data-test="value">([a-z0-9]{30,})<`)
 
-// A site goes to a team at once where its owner may act there, by code where not; first the page says what breaks, and
-// changes nothing; the name is typed; and nobody but the receiver gets it.
+// A site moves at once to a team whose owner may create sites there, otherwise with a code. The page first shows what
+// will break, without changing anything, and requires the site's name. Only the receiver can accept.
 func TestTransferPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -44,7 +44,7 @@ func TestTransferPages(t *testing.T) {
 	if p := ada.get(page + "/transfer?to=nobody"); !p.has("wrong-to") {
 		t.Errorf("to a team that isn't there: %s", p)
 	}
-	pending := w.deployment(s) // while the site is deployed, both say so, with the way to the deployment
+	pending := w.deployment(s) // during a deployment both pages say so and link to it
 	for _, p := range []reply{ada.get(page + "/transfer?to=acme"), ada.post(page+"/transfer", "to", "acme", "confirm", "Harbor")} {
 		p.want(t, p.status, "The site is being deployed", "Try again once its deployments have ended, or cancel them.", `href="`+page+"/deployments/"+string(pending)+`" data-test="problem-link"`)
 		if p.has("wrong-to") || owner() != u.Owner {
@@ -60,7 +60,7 @@ func TestTransferPages(t *testing.T) {
 		t.Fatal("the site did not move")
 	}
 
-	// From the team to somebody else, by code.
+	// A transfer from the team to another user needs a code.
 	p := ada.post(page+"/transfer", "to", "grace@example.test", "confirm", "Harbor").want(t, 200, `data-test="offer"`, "grace@example.test")
 	m := shownCode.FindStringSubmatch(p.body)
 	if m == nil || owner() != acme.Owner {

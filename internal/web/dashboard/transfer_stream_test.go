@@ -14,8 +14,8 @@ import (
 	"slipway/internal/web/dashboard/sites"
 )
 
-// Open pages of a site end with its transfer, within 5 seconds, and show the sender nothing of what happens afterwards: the program's
-// log, the deployment's and the parts that are kept fresh.
+// A site's open streams end within 5 seconds of its transfer and show the sender nothing that happens afterwards: the
+// program's log, the deployment's log and the live parts.
 func TestTransferEndsPages(t *testing.T) {
 	t.Parallel()
 	var printed atomic.Int64

@@ -10,7 +10,7 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// The page of usage has a bar for each day, what used most, and nothing of others; it needs no script.
+// The usage page shows a bar per day and the largest consumers, only of the user's own account, without scripts.
 func TestUsagePage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -36,7 +36,7 @@ func TestUsagePage(t *testing.T) {
 		t.Errorf("somebody else: %s", p)
 	}
 
-	// With a subscription, the page is about its month.
+	// With a subscription, the page covers its month.
 	day := db.Now().Time().UTC().AddDate(0, 0, -10)
 	anchor := time.Date(day.Year(), day.Month(), day.Day(), 5, 0, 0, 0, time.UTC)
 	if err := w.dash.DB.Admin(t.Context(), fmt.Sprintf(`

@@ -11,7 +11,7 @@ import (
 	happened "slipway/internal/tenant/webhook/event"
 )
 
-// hooked makes a webhook of Ada's with deliveries that failed, one for each event.
+// hooked creates a webhook of Ada's with one failed delivery per event.
 func hooked(t *testing.T, w *world, events ...happened.Event) (hook webhook.Webhook, path string) {
 	t.Helper()
 	ada := w.users["ada@example.test"]
@@ -103,7 +103,7 @@ func TestWebhookRedelivery(t *testing.T) {
 
 	to := b.post(path+"/redeliver", "since", "24h").to(t, path+"?redelivery=op_")
 	b.get(to).want(t, 200, `data-test="redelivery"`, "Redelivering…")
-	b.get(path).want(t, 200, "Redelivering…") // also to whoever comes by another way
+	b.get(path).want(t, 200, "Redelivering…") // also for a direct request
 	b.post(path+"/redeliver", "since", "24h").want(t, 409, "already running")
 	id, _, _ := strings.Cut(strings.TrimPrefix(to, path+"?redelivery="), "#")
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
@@ -123,7 +123,7 @@ func TestWebhookRedelivery(t *testing.T) {
 	}
 	b.post(path+"/redeliver", "since", "nonsense").want(t, 422, "Missing since")
 
-	// One that the service disabled brings what it missed when it is enabled.
+	// Enabling a webhook that the service disabled redelivers what it missed.
 	b.post(path+"/switch", "to", "off").to(t, path)
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 		_, err := tx.Exec(t.Context(), `UPDATE webhooks SET reason = 'failing' WHERE id = $1`, hook.ID)
@@ -162,7 +162,7 @@ func TestWebhookRotation(t *testing.T) {
 	w.as("eve@example.test").post(path+"/rotate", "overlap", "0").want(t, 404)
 }
 
-// A webhook can be limited to sites, and tells when its endpoint does not respond.
+// A webhook can be limited to sites, and its page warns when the endpoint doesn't respond.
 func TestWebhookSitesAndWarnings(t *testing.T) {
 	t.Parallel()
 	w, b, s := ada(t)

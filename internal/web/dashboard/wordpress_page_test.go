@@ -27,18 +27,18 @@ import (
 	"slipway/internal/wordpress/wordpress"
 )
 
-// blog stands in for the programs of WordPress sites: it answers our tasks, and counts how often it is woken.
+// blog fakes the programs of WordPress sites: it answers tasks and counts how often it is woken.
 type blog struct {
 	woken   atomic.Int64
-	dir     string       // of WordPress
+	dir     string       // WordPress's directory
 	version atomic.Value // string
 	broken  atomic.Bool
-	users   atomic.Value // string: what the task of users says
-	asleep  sync.Mutex   // while it is locked, it is not awake yet
-	content sync.Map     // of the host of a site to what it says of its content
+	users   atomic.Value // string: the answer to the users task
+	asleep  sync.Mutex   // locked while the program is still waking up
+	content sync.Map     // by host: the answer about a site's content
 }
 
-// world is a dashboard of sites whose programs it stands in for.
+// world returns a dashboard whose WordPress programs are p.
 func (p *blog) world(t *testing.T, with ...func(*Config)) *world {
 	t.Helper()
 	p.version.Store("6.1")
@@ -53,7 +53,6 @@ func (p *blog) world(t *testing.T, with ...func(*Config)) *world {
 	})...)
 }
 
-// RoundTrip runs a task.
 func (p *blog) RoundTrip(r *http.Request) (*http.Response, error) {
 	content, ok := p.content.Load(strings.Split(r.Host, ".")[0])
 	if !ok {
@@ -72,29 +71,26 @@ func (p *blog) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(answer)), Request: r}, nil
 }
 
-// Acquire wakes it.
+// Acquire wakes the program.
 func (p *blog) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, error) {
 	p.woken.Add(1)
-	p.asleep.Lock() // waits while it is asleep
+	p.asleep.Lock() // waits until it is awake
 	defer p.asleep.Unlock()
 	return &endpoint.Endpoint{Tasks: p, Release: func() {}}, nil
 }
 
-// Awake is for wordpress.Programs.
+// Awake implements wordpress.Programs.
 func (p *blog) Awake(id.Deployment) (*endpoint.Endpoint, bool) { return nil, false }
 
-// Note is the same.
 func (p *blog) Note(site.ID, string) {}
 
-// Renew is the same.
 func (p *blog) Renew(site.ID) {}
 
 func (p *blog) Quiet(site.ID, time.Duration) (release func()) { return func() {} }
 
-// FatalErrors is the same.
 func (p *blog) FatalErrors(context.Context, site.ID, db.Time) []string { return nil }
 
-// liveWordPress makes a WordPress whose program is p.
+// liveWordPress creates a live WordPress whose program is p.
 func (w *world) liveWordPress(u account.User, b *browser) string {
 	return w.liveWordPressNamed(u, b, "Press")
 }
@@ -108,7 +104,7 @@ func (w *world) liveWordPressNamed(u account.User, b *browser, name string) stri
 	return to + "/wordpress"
 }
 
-// old makes what is stored of every WordPress an hour old.
+// old makes the stored state of every WordPress an hour old.
 func (w *world) old() {
 	w.t.Helper()
 	must(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error {
@@ -117,7 +113,7 @@ func (w *world) old() {
 	}))
 }
 
-// The page of a WordPress shows what is stored and wakes nothing; what is old is asked for behind it.
+// A WordPress page shows the stored state and doesn't wake the program. An old state is refreshed in the background.
 func TestWordPressPageWakesNothing(t *testing.T) {
 	t.Parallel()
 	var p blog
@@ -154,7 +150,7 @@ func TestWordPressPageWakesNothing(t *testing.T) {
 	b.get(at+"?refresh=1").want(t, 200, "WordPress 6.3", "the plugin Shop ended the request").lacks(t, live)
 }
 
-// The page that follows a WordPress which fails says why, and asks again until it answers.
+// The live page of a WordPress that fails shows the error and retries until it answers.
 func TestWordPressPageAsksAgain(t *testing.T) {
 	t.Parallel()
 	var p blog
@@ -171,13 +167,14 @@ func TestWordPressPageAsksAgain(t *testing.T) {
 	b.get(at).want(t, 200, "Harbor blog").lacks(t, "the plugin Shop ended the request")
 }
 
-// contentOf is what a WordPress says of its content.
+// contentOf returns a WordPress's answer about its content.
 func contentOf(posts, newer int, blogname string) string {
 	return fmt.Sprintf(`{"posts": [{"type": "post", "name": "Posts", "count": %d, "changed": 1700000000, "newer": %d}, {"type": "shop_order", "name": "Orders", "count": %d, "newer": %d}],
 		"comments": {"count": 4}, "users": {"count": 2, "changed": 1700000000}, "options": {"blogname": %q, "<b>hostile</b>": %q}}`, posts, newer, newer, newer/4, blogname, blogname)
 }
 
-// Before a push the page says what the target has that is newer than the copy, as both say now, and what differs.
+// Before a push the page shows, from both sites' current state, what is newer in the target than the copy, and what
+// differs.
 func TestPushShowsWhatDiffers(t *testing.T) {
 	t.Parallel()
 	var p blog
@@ -208,7 +205,7 @@ func TestPushShowsWhatDiffers(t *testing.T) {
 	b.get(at).want(t, 200, "Not everything could be compared", "the plugin Shop ended the request").lacks(t, `data-test="push-clean"`)
 }
 
-// operations returns the kinds of a site's operations, the newest first.
+// operations returns the kinds of a site's operations, newest first.
 func (w *world) operations(u account.User, id string) (kinds []string) {
 	w.t.Helper()
 	list, err := w.dash.WordPress.Operations(w.t.Context(), u.Owner, site.ID(id))
@@ -219,8 +216,7 @@ func (w *world) operations(u account.User, id string) (kinds []string) {
 	return kinds
 }
 
-// Plugins and themes are changed by buttons for those that are selected. What can't be done is said in words, and a
-// deletion is asked about first.
+// Buttons change the selected plugins and themes. Impossible actions are explained, and deletions ask for confirmation.
 func TestExtensionsPage(t *testing.T) {
 	t.Parallel()
 	var p blog
@@ -252,7 +248,7 @@ func TestExtensionsPage(t *testing.T) {
 	b.get("/account/audit").want(t, 200, "Plugins or themes changed", "delete: plugin old-one")
 }
 
-// Users are listed as WordPress says, escaped, and changed one at a time.
+// Users are listed as WordPress reports them, escaped, and changed one at a time.
 func TestWordPressUsersPage(t *testing.T) {
 	t.Parallel()
 	var p blog
@@ -283,7 +279,7 @@ func TestWordPressUsersPage(t *testing.T) {
 	b.get(at).want(t, 200, "WordPress didn't respond", "the plugin Shop ended the request")
 }
 
-// upload sends a form with a file, as a browser does without scripts.
+// upload submits a form with a file, as a browser does without scripts.
 func (b *browser) upload(path, confirm, name, text string) reply {
 	b.w.t.Helper()
 	var body bytes.Buffer
@@ -305,7 +301,7 @@ func (b *browser) upload(path, confirm, name, text string) reply {
 	return reply{resp.StatusCode, resp.Header, string(said)}
 }
 
-// An archive is received while it comes, once the name of the site was typed, and kept only where its import begins.
+// An archive is read only after the site's name was typed, and kept only if its import starts.
 func TestUploadArchive(t *testing.T) {
 	t.Parallel()
 	var p blog
@@ -342,7 +338,8 @@ func TestUploadArchive(t *testing.T) {
 	}
 }
 
-// Root files are added, edited and deleted on a page of their own, which wakes nothing, and settings of the page cache beside the others.
+// Root files are added, edited and deleted on their own page without waking the program. The page cache's settings are
+// saved with the site's other settings.
 func TestWordPressRootFiles(t *testing.T) {
 	t.Parallel()
 	var p blog

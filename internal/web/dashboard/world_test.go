@@ -46,7 +46,7 @@ import (
 
 const password = "correct horse battery staple 9"
 
-// world is the dashboard over real services on a database of its own. No worker runs.
+// world is the dashboard with real services and its own database. No worker runs.
 type world struct {
 	t     testing.TB
 	db    *db.DB
@@ -156,7 +156,7 @@ func newWorld(t testing.TB, with ...func(*Config)) *world {
 	return w
 }
 
-// user makes a user with the password above.
+// user creates a user with the password above.
 func (w *world) user(email string, admin bool) account.User {
 	w.t.Helper()
 	u, err := w.dash.Accounts.CreateUser(w.t.Context(), email, password, admin)
@@ -181,7 +181,7 @@ func (w *world) site(u account.User, name string) site.Site {
 	return s
 }
 
-// sites makes many sites in one transaction.
+// sites creates many sites in one transaction.
 func (w *world) sites(u account.User, n int, name string) (made []site.Site) {
 	w.t.Helper()
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) error {
@@ -205,7 +205,7 @@ func (w *world) sites(u account.User, n int, name string) (made []site.Site) {
 	return made
 }
 
-// browser keeps cookies and does not follow redirects.
+// browser keeps cookies and follows no redirects.
 type browser struct {
 	w      *world
 	client *http.Client
@@ -242,7 +242,7 @@ func (p reply) String() string {
 	return http.StatusText(p.status) + " to " + p.header.Get("Location") + "\n" + shell.Short(3000, p.body)
 }
 
-// has reports whether an element carries this data-test hook.
+// has reports whether an element has this data-test attribute.
 func (p reply) has(hook string) bool { return strings.Contains(p.body, `data-test="`+hook+`"`) }
 
 func (b *browser) do(method, path string, form url.Values, headers ...string) reply {
@@ -292,7 +292,7 @@ func (b *browser) post(path string, pairs ...string) reply {
 	return b.do(http.MethodPost, path, form)
 }
 
-// forgeStandIn answers for GitHub: the token good-token is octo's, who can read two repositories.
+// forgeStandIn is a fake GitHub: the token good-token belongs to octo, who can read two repositories.
 type forgeStandIn struct{}
 
 func (forgeStandIn) RoundTrip(r *http.Request) (*http.Response, error) {

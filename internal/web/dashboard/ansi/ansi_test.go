@@ -51,8 +51,8 @@ var (
 	bare  = regexp.MustCompile(`[<>"']`)
 )
 
-// Whatever a build says becomes text and spans of ours, each closed before the next opens,
-// and none of it is lost but control sequences: what has no control comes out as it went in.
+// For any build output, the result is escaped text and our own spans, each closed before the next opens. Only control
+// sequences are dropped; text without them is unchanged.
 func FuzzANSI(f *testing.F) {
 	for _, s := range []string{
 		"", "plain", "\x1b[31mred\x1b[0m", "\x1b[38;2;1;2;3mx", "\x1b[38:2::1:2:3mx", "<b>\x1b[1m\"'&",

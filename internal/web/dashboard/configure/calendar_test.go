@@ -8,7 +8,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// The calendar shows for each day whether there is a backup of it that was verified.
+// The calendar shows for each day whether it has a verified backup.
 func TestCalendar(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 18, 12, 0, 0, 0, time.UTC) // a Wednesday

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// One refresh at a time; callers get the value from before, and an error only while there is none.
+// At most one refresh runs at a time. Callers get the previous value meanwhile, and an error only if there is none.
 func TestCached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -28,13 +28,13 @@ func TestCached(t *testing.T) {
 			t.Helper()
 			ctx, cancel := context.WithCancel(t.Context())
 			got, at, err := k.get(ctx)
-			cancel() // who asks may leave: others want to know too
+			cancel() // the caller leaves, but the load continues for the others
 			synctest.Wait()
 			if got != found || looks.Load() != made || (err == nil) != ok || at.IsZero() != (found == 0) {
 				t.Fatalf("found %d at %v after %d looks, %v", got, at, looks.Load(), err)
 			}
 		}
-		want(0, 1, true) // the first look goes on
+		want(0, 1, true) // the first load continues
 		want(0, 1, true)
 		time.Sleep(2 * time.Second)
 		if _, _, err := k.last(); err == nil {
@@ -46,9 +46,9 @@ func TestCached(t *testing.T) {
 		want(2, 2, true)
 		time.Sleep(time.Minute)
 		fails = true
-		want(2, 3, true) // it is old, and shown during the refresh
+		want(2, 3, true) // outdated, shown during the refresh
 		time.Sleep(2 * time.Second)
 		want(2, 4, true)
-		time.Sleep(2 * time.Second) // for the last look
+		time.Sleep(2 * time.Second) // wait for the last load
 	})
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A name in a request is taken literally by a shell, also one that looks like a variable, and a variable is not.
+// In a shell command, a text is quoted literally even if it looks like a variable, and a Variable is expanded.
 func TestCallVariables(t *testing.T) {
 	t.Parallel()
 	d := &Shell{}

@@ -8,7 +8,7 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// An open page wakes for its owner's changes alone.
+// An open page is notified only of its owner's changes.
 func TestPagesFollowTheirOwner(t *testing.T) {
 	t.Parallel()
 	d := &Shell{}
@@ -25,7 +25,7 @@ func TestPagesFollowTheirOwner(t *testing.T) {
 	last, end := d.DB.Listen("last")
 	defer end()
 	notify("last")
-	<-last // PostgreSQL passes on what is said in the order in which it was said
+	<-last // PostgreSQL delivers notifications in order
 	select {
 	case <-wake:
 		t.Error("woken by what is not the owner's")

@@ -19,7 +19,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// typist runs programs that answer what is typed until they are told to end.
+// typist is an engine whose programs echo their input until they are stopped.
 type typist struct{ specs chan runtime.Spec }
 
 func (e typist) Start(_ context.Context, s runtime.Spec) (runtime.Program, error) {
@@ -41,8 +41,8 @@ func (p *typed) Done() <-chan struct{}                  { return p.done }
 func (p *typed) Exit() runtime.Exit                     { return runtime.Exit{Reason: "exit code 0"} }
 func (p *typed) Usage() runtime.Usage                   { return runtime.Usage{} }
 
-// A terminal is a shell beside the program of the live deployment, with its settings and no
-// port, and counts to what its owner runs.
+// A terminal is a shell next to the live deployment's program, with its settings but without a port, and counts towards
+// the owner's running programs.
 func TestTerminalOfSite(t *testing.T) {
 	t.Parallel()
 	e := typist{make(chan runtime.Spec, 1)}

@@ -11,7 +11,7 @@ import (
 	"slipway/internal/web/dashboard/shell"
 )
 
-// A week holds what its days do, and begins on a Monday unless it is the first.
+// A week sums its days and begins on a Monday, except the first one.
 func TestWeekly(t *testing.T) {
 	t.Parallel()
 	begin := db.At(time.Date(2027, 3, 12, 0, 0, 0, 0, time.UTC)) // a Friday
@@ -37,7 +37,7 @@ func TestWeekly(t *testing.T) {
 	}
 }
 
-// Whatever was counted, no bar leaves the plot and every number is one.
+// For any counts, every bar stays within the plot and every coordinate is a number.
 func TestPlot(t *testing.T) {
 	t.Parallel()
 	now := db.At(time.Date(2027, 3, 14, 0, 0, 0, 0, time.UTC))

@@ -7,7 +7,7 @@ import (
 	"slipway/internal/deploy/deployment"
 )
 
-// Every trigger of a deployment has words of its own.
+// Every deployment trigger has a description.
 func TestTriggersHaveWords(t *testing.T) {
 	t.Parallel()
 	for _, c := range deployment.Causes {

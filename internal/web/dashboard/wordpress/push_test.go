@@ -34,8 +34,8 @@ func pushed() wordpress.Comparison {
 	}
 }
 
-// The page says what the target has that the push overwrites. What one of two sites doesn't say is unknown, and
-// neither the same nor different.
+// The rows show what the push overwrites in the target. A value that one of the two sites doesn't report is unknown,
+// neither equal nor different.
 func TestPushRows(t *testing.T) {
 	t.Parallel()
 	says := func(c wordpress.Comparison) map[string]pushRow {
@@ -72,7 +72,7 @@ func TestPushRows(t *testing.T) {
 	if got := says(c)["Posts"].Says; got != "1 changed in the target, 2 changed here" {
 		t.Errorf("changed on both sides: %q", got)
 	}
-	c.Since = 0 // never copied: only counts can be compared
+	c.Since = 0 // never copied, so only counts can be compared
 	c.From.State.Content.Posts[0].Count = 28
 	if got := says(c)["Posts"].Says; got != "Same" {
 		t.Errorf("the same count of unrelated sites: %q", got)
