@@ -20,14 +20,14 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// Each setting changes what is started: one that is added to a site and forgotten here would be
-// accepted and do nothing.
+// Each setting of a site's program changes what is started. A new setting that isn't applied would be accepted and have
+// no effect.
 func TestEverySettingIsApplied(t *testing.T) {
 	t.Parallel()
 	elsewhere := []string{
-		"Release", "Closed", "DocumentRoot", "FrontController", "Passthru", // of the deployment
-		"Storage",  // of applyStorage
-		"Terminal", // of the dashboard
+		"Release", "Closed", "DocumentRoot", "FrontController", "Passthru", // applied from the deployment
+		"Storage",  // by applyStorage
+		"Terminal", // by the dashboard
 	}
 	fields := reflect.TypeFor[site.Run]()
 	for i := range fields.NumField() {
@@ -63,7 +63,7 @@ func TestEverySettingIsApplied(t *testing.T) {
 		PHP:    &transport.PHP{},
 		Spec:   runtime.Spec{Argv: []string{"detected"}, Limits: runtime.Limits{Memory: 1}},
 	}
-	applyRun(&w, site.Run{}) // says nothing
+	applyRun(&w, site.Run{}) // no settings
 	if w.Sleep != defaultSleep || w.Spec.Limits.Memory != 1 || w.PHP == nil || len(w.Spec.Argv) != 1 {
 		t.Errorf("no settings change %+v", w)
 	}
@@ -84,7 +84,7 @@ func TestEverySettingIsApplied(t *testing.T) {
 	}
 }
 
-// Several instances of what has storage, or is PHP, never run, and never fewer at most than at least.
+// Sites with storage and PHP sites run a single instance, and the maximum is never below the minimum.
 func TestInstances(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -108,8 +108,8 @@ func TestInstances(t *testing.T) {
 	}
 }
 
-// Folders that stay are named once; what begins anew goes before, the site's settings before
-// slipway.toml's, and a fork sees nothing of what the site has stored.
+// Each storage folder is listed once. Temporary folders take precedence, the site's settings override slipway.toml, and
+// a fork can't access the site's storage.
 func TestStorage(t *testing.T) {
 	t.Parallel()
 	p := program{
@@ -147,7 +147,7 @@ func TestStorage(t *testing.T) {
 	}
 }
 
-// PHP-FPM answers unless there is a start command, which then finds PHP in its PATH.
+// PHP-FPM runs the site unless there is a start command, which then finds PHP in its PATH.
 func TestPHP(t *testing.T) {
 	t.Parallel()
 	p := program{
@@ -181,7 +181,7 @@ func TestPHP(t *testing.T) {
 	}
 }
 
-// A backup's program has the variables of production, and those of no branch's preview.
+// A program restored from a backup has the variables of production, and none of previews or branches.
 func TestProgramFromBackup(t *testing.T) {
 	t.Parallel()
 	plan, err := json.Marshal(framework.Plan{
@@ -251,7 +251,7 @@ func TestOwnAddress(t *testing.T) {
 	}
 }
 
-// Nodes that have their storage in one directory try backups in different places of it.
+// Nodes with shared storage verify backups in different folders of it.
 func TestTrialSite(t *testing.T) {
 	t.Parallel()
 	if a, b := trialSite("node_a", true), trialSite("node_b", true); a == b || a == TrialSite {
@@ -262,7 +262,8 @@ func TestTrialSite(t *testing.T) {
 	}
 }
 
-// A program has the variables that its framework needs, as its build has them; those of the site and the service's own go before.
+// A program gets the variables that its framework needs, like its build. Variables of the site and of Slipway override
+// them.
 func TestVariablesOfTheFramework(t *testing.T) {
 	t.Parallel()
 	plan, err := json.Marshal(framework.Plan{

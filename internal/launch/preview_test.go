@@ -28,7 +28,7 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// world is Launch over real services. The server of databases is never connected to.
+// world is Launch with real dependencies. It never connects to the database server.
 type world struct {
 	*Launch
 	t         *testing.T
@@ -86,12 +86,12 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// makeDatabases does the work of the jobs.
+// makeDatabases acts as the jobs that create databases.
 func (w *world) makeDatabases() error {
 	return w.db.Admin(w.t.Context(), `UPDATE databases SET status = 'active', server = 'mariadb/127.0.0.1:1' WHERE status = 'creating'`)
 }
 
-// deployed is a deployment that has a program with storage.
+// deployed creates a deployment of a program with storage.
 func (w *world) deployed(x deploy.Trigger) deployment.ID {
 	w.t.Helper()
 	x.Cause = deployment.ByAPI
@@ -142,8 +142,8 @@ func (w *world) setPreviewDatabase(to string) {
 	}))
 }
 
-// A fork's pull request has nothing of its site: no variables, databases or storage. Other
-// previews have databases and storage of their own, and production's variables aren't theirs.
+// A fork's pull request has no variables, databases or storage of its site. Other previews have their own databases and
+// storage, and don't get production's variables.
 func TestPreviewsHaveTheirOwn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

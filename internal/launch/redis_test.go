@@ -11,8 +11,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// Programs reach the operator's Redis server with a prefix of their own: production with one, each preview with another. A fork
-// reaches none, and a site that has one elsewhere keeps that.
+// Production and each preview use the operator's Redis server with their own prefixes. Forks can't use it, and a site
+// with its own REDIS_URL keeps that.
 func TestRedisOfPrograms(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

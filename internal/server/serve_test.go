@@ -56,7 +56,7 @@ func serve(t *testing.T, store installation.Store) error {
 	return err
 }
 
-// A new installation starts and ends: everything that wire connects exists by then. It starts again, also with a database of before.
+// A new installation starts and stops, which runs everything in wire. It starts again with its database.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	store := installation.Store{DataDir: t.TempDir()}
@@ -75,8 +75,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// The service doesn't start with a directory of files that isn't the installation's, be it for want of a mount, and doctor says why. An
-// installation without a mark gets one if its files are there.
+// The service doesn't start with a directory for files that isn't the installation's, for example because it isn't
+// mounted, and doctor reports why. An installation without a mark gets one if its files exist.
 func TestServeKnowsItsFiles(t *testing.T) {
 	t.Parallel()
 	store := installation.Store{DataDir: t.TempDir(), Blobs: filepath.Join(t.TempDir(), "files")}
@@ -116,9 +116,9 @@ func TestServeKnowsItsFiles(t *testing.T) {
 	}
 	right := store.Blobs
 	store.Blobs = t.TempDir()
-	finds("has none of the files of this installation's sites") // and isn't made the installation's
+	finds("has none of the files of this installation's sites") // and isn't marked
 	store.Blobs = right
-	finds("") // an upgrade
+	finds("") // after an upgrade
 	store.Blobs = t.TempDir()
 	finds("is it mounted?")
 	store.Blobs = filepath.Join(t.TempDir(), "missing")

@@ -20,20 +20,20 @@ import (
 	"slipway/internal/tenant/usage"
 )
 
-// capNode is what an edge has of counting and of caps.
+// capNode is the part of an edge that counts usage and enforces caps.
 type capNode struct {
 	usage  *usage.Usage
 	lease  *allowance.Lease
 	visits *visits.Counter
 	site   *visits.Site
-	kill   context.CancelFunc // as SIGKILL would: nothing is handed over any more
+	kill   context.CancelFunc // like SIGKILL: nothing is reported afterwards
 	stop   context.CancelFunc
 	dead   atomic.Bool
 	sent   atomic.Int64
 	done   sync.WaitGroup
 }
 
-// mortal hands over what was counted while the node lives.
+// mortal reports counted usage only while the node lives.
 type mortal struct {
 	*traffic.Recorder
 	dead *atomic.Bool
@@ -66,8 +66,8 @@ func startCapNode(t *testing.T, url string, most int64, n int) *capNode {
 	return x
 }
 
-// Three nodes under load, one of them killed: what they admit in all is never more than the limit but for the responses
-// that were under way when it was reached, and what is stored is what they sent but for the killed node's last moments.
+// Three nodes under load, one of which is killed, together admit no more than the limit plus the responses in progress
+// when it was reached. The stored usage is what they sent, except for the killed node's last moments.
 func TestCapHoldsOnThreeNodes(t *testing.T) {
 	t.Parallel()
 	const most, each, workers = 96 << 20, 20_000, 8
@@ -123,7 +123,7 @@ func TestCapHoldsOnThreeNodes(t *testing.T) {
 		}
 		return n
 	}
-	const beyond = 3 * workers * each // each worker's response may be under way
+	const beyond = 3 * workers * each // one response in progress per worker
 	if n := sent.Load(); n > most+beyond {
 		t.Errorf("%d bytes were sent, the limit is %d", n, int64(most))
 	}

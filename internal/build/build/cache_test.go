@@ -18,8 +18,8 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// tree makes files (path → text) below dir. A text that begins with "-> " makes a link, a path that ends with a slash a
-// folder.
+// tree creates files (path → text) below dir. A text that begins with "-> " creates a symbolic link, and a path that
+// ends with a slash a folder.
 func tree(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {

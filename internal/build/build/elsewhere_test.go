@@ -36,10 +36,10 @@ func (f folder) ReadFile(_ context.Context, name string, most int64) ([]byte, er
 
 func (f folder) Checkout(_ context.Context, dir string) error { return os.Rename(string(f), dir) }
 
-// there carries builds out by Alone, in the sandbox of a site.
+// there implements Elsewhere with Alone, in a site's sandbox.
 type there struct {
 	c    Config
-	left func(*Left) // what a stranger makes of it
+	left func(*Left) // simulates a malicious result
 	uids []int
 }
 
@@ -53,7 +53,7 @@ func (e *there) Build(ctx context.Context, t Task, r Report) (left Left, err err
 	if err := os.Rename(t.Cache, kept); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return left, err
 	}
-	defer os.Rename(kept, t.Cache) // a folder here, a file elsewhere
+	defer os.Rename(kept, t.Cache) // move it back afterwards
 	c := Config{Runner: e.c.Runner, Toolchain: e.c.Toolchain, Dir: dir}
 	err = Alone(ctx, c, t.Job, folder(t.Source), filepath.Join(dir, "w"), kept, r, func(_ context.Context, a Artefact) error {
 		left = a.Left()
@@ -65,7 +65,7 @@ func (e *there) Build(ctx context.Context, t Task, r Report) (left Left, err err
 	return left, err
 }
 
-// A build that is carried out elsewhere comes to the same as one here: files, log, stages and why it failed.
+// A build that runs elsewhere has the same result as a local one: files, log, stages and errors.
 func TestElsewhere(t *testing.T) {
 	t.Parallel()
 	var e there
@@ -95,7 +95,7 @@ func TestElsewhere(t *testing.T) {
 			s.Secrets = []Secret{{"A", "secret-value"}}
 		}
 		a, b := here.build(files, plan, env), away.build(files, plan, env)
-		for _, o := range []outcome{a, b} { // Git's own have times
+		for _, o := range []outcome{a, b} { // Git's own files contain times
 			maps.DeleteFunc(o.files, func(name, _ string) bool { return strings.HasPrefix(name, ".git/") })
 		}
 		if !reflect.DeepEqual(a.files, b.files) || !reflect.DeepEqual(a.stages, b.stages) || !reflect.DeepEqual(a.log, b.log) {
@@ -105,7 +105,7 @@ func TestElsewhere(t *testing.T) {
 			t.Errorf("%s: here %v, away %v", name, a.err, b.err)
 		}
 	}
-	// What a build keeps, the next one has; until the cache is cleared.
+	// The next build gets this one's caches, until they are cleared.
 	count := sh("cat .cache/n; mkdir -p .cache dist; echo 1 >> .cache/n; cp .cache/n dist/")
 	count.Cache = []string{".cache"}
 	for i, want := range []string{"1\n", "1\n1\n", "1\n"} {
@@ -124,7 +124,7 @@ func TestElsewhere(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 
-	// The version that was chosen there stays the program's.
+	// The program keeps the Node.js version that the remote build has chosen.
 	for said, want := range map[string]string{"24.99.0": "24.99.0", "24": "24", "24.99.0 --x": "", "../x": ""} {
 		e.left = func(l *Left) { l.Node, l.Makeshift = said, true }
 		if o := away.build(files, plans["run"]); o.err != nil || o.made.Node != want || !o.made.Makeshift {
@@ -132,7 +132,7 @@ func TestElsewhere(t *testing.T) {
 		}
 	}
 
-	// What comes back is a stranger's.
+	// The result of a remote build is untrusted.
 	for _, bad := range []func(*Left){
 		func(l *Left) { l.Folder = "../x" },
 		func(l *Left) { l.Standalone = "/etc" },
@@ -147,7 +147,7 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// A limit that the place of a build enforces is told as one of a sandbox here.
+// A limit enforced elsewhere is reported like one of the local sandbox.
 func TestEndedElsewhere(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, func(c *Config) { c.Limits.Memory = 64 << 20 })

@@ -11,7 +11,8 @@ import (
 	"slipway/internal/build/framework"
 )
 
-// stockNode makes Node 24.99.0 the newest that the toolchain of a site knows of and has. It only says which version it is.
+// stockNode makes Node.js 24.99.0 the newest version that a site's toolchain knows and has. Its node only prints its
+// version.
 func stockNode(t *testing.T, s *site) {
 	t.Helper()
 	pkg := "node-linux-" + map[string]string{"amd64": "x64", "arm64": "arm64"}[runtime.GOARCH]
@@ -25,8 +26,8 @@ func stockNode(t *testing.T, s *site) {
 	))
 }
 
-// A project that names no version of Node gets one on which the packages run that it depends on: at its first build after it has
-// installed them, from then on at once.
+// A project that specifies no Node.js version gets one that its dependencies support. The first build finds it after
+// installing them, later builds immediately.
 func TestNodeOfThePackages(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -50,7 +51,7 @@ func TestNodeOfThePackages(t *testing.T) {
 	if o.err != nil || strings.TrimSpace(o.files["index.html"]) != "v24.99.0" || strings.Count(o.text(), "info: installed") != 1 {
 		t.Errorf("second: %v: %v\n%s", o.err, o.files, o.text())
 	}
-	named := plan // what the project says stands, whatever its packages say
+	named := plan // the project's own version takes precedence over its packages'
 	named.Node = "*"
 	o = s.build(map[string]string{"package.json": `{"devDependencies": {"dep": "2"}}`}, named)
 	if o.err != nil || strings.TrimSpace(o.files["index.html"]) == "v24.99.0" || strings.Count(o.text(), "info: installed") != 1 {
@@ -58,7 +59,8 @@ func TestNodeOfThePackages(t *testing.T) {
 	}
 }
 
-// Packages on which no Node suits better than the server's change nothing, nor does one that wants an older one.
+// Dependencies change nothing if no other version supports them better than the server's Node.js, or if they need an
+// older one.
 func TestNodeOfTheServer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -77,7 +79,8 @@ func TestNodeOfTheServer(t *testing.T) {
 	}
 }
 
-// An installation that a package refuses for its Node is done again with one that it takes.
+// If a package refuses to be installed with this Node.js version, the installation runs again with a version that it
+// supports.
 func TestInstallationThatWantsAnotherNode(t *testing.T) {
 	t.Parallel()
 	for _, says := range []string{
@@ -97,8 +100,8 @@ func TestInstallationThatWantsAnotherNode(t *testing.T) {
 	}
 }
 
-// A project that names no version gets the usual Node. One that was built with the server's keeps it, and so does a build that
-// can't download another.
+// A project that specifies no version gets the usual Node.js. A project built earlier with the server's Node.js keeps
+// that, and so does a build that can't download another version.
 func TestUsualNode(t *testing.T) {
 	t.Parallel()
 	plan := sh("mkdir dist; node --version > dist/index.html")
@@ -112,7 +115,8 @@ func TestUsualNode(t *testing.T) {
 		t.Fatalf("the server's: %v: %v\n%s", first.err, first.files, first.text())
 	}
 	s.Builds.c.Node = "lts"
-	// The cache says nothing about it: it goes after a boot, a failed build and some time, and other branches have others.
+	// This doesn't depend on the cache, which is deleted after a boot, a failed build and some time, and differs
+	// between branches.
 	ok(t, s.Clear())
 	ok(t, os.RemoveAll(filepath.Join(s.c.Dir, "caches")))
 	server := func(x *Spec) { x.ServerNode = true }
@@ -136,7 +140,7 @@ func TestUsualNode(t *testing.T) {
 		o.made.Node != "" || !o.made.Makeshift {
 		t.Errorf("offline: %+v: %v\n%s", o.made, o.files, o.text())
 	}
-	// A program without a build keeps it, too.
+	// A program without a build keeps it too.
 	ok(t, os.RemoveAll(filepath.Join(s.c.Dir, "caches")))
 	asItIs := framework.Plan{Runtime: framework.Node, Start: &framework.Start{}}
 	for want, change := range map[string][]func(*Spec){"": {server}, "24.99.0": nil} {

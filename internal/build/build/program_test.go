@@ -9,9 +9,9 @@ import (
 	"slipway/internal/build/framework"
 )
 
-// What a build says of itself in manifests is a stranger's: too much of it is not decoded,
-// and what can't be known is left to the application.
-func TestNextManifestsAreBounded(t *testing.T) { // not parallel: it measures
+// Manifests in a build's output are untrusted. Too large ones aren't decoded, and the application then serves the paths
+// itself.
+func TestNextManifestsAreBounded(t *testing.T) { // not parallel: it measures memory
 	const known = `{"version": 3, "redirects": [], "headers": [], "rewrites": {"beforeFiles": []}}`
 	many := func(item string) string {
 		return "[" + strings.TrimSuffix(strings.Repeat(item+",", (16<<20)/(len(item)+1)), ",") + "]"
@@ -102,8 +102,8 @@ func TestNextManifestsAreBounded(t *testing.T) { // not parallel: it measures
 	}
 }
 
-// Packages of a stranger may name each other without end: what has cost more than any
-// project does is given up, and everything is stored.
+// Malicious packages may depend on each other endlessly. If pruning takes much more work than real projects need, it
+// stops and everything is stored.
 func TestPruneGivesUp(t *testing.T) {
 	t.Parallel()
 	var needs []string

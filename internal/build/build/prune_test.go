@@ -11,7 +11,7 @@ import (
 	"slipway/internal/build/framework"
 )
 
-// checkout is a project as a build leaves it.
+// checkout returns a project as a build leaves it.
 func checkout(t *testing.T, files map[string]string) *os.Root {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), RepoDir)
@@ -23,8 +23,8 @@ func checkout(t *testing.T, files map[string]string) *os.Root {
 	return root
 }
 
-// What only devDependencies lead to is left out, for every manager's way of laying
-// packages out, and nothing that dependencies, optional or peer ones included, lead to.
+// Packages needed only by devDependencies are skipped, for each package manager's layout of node_modules. Packages
+// needed by dependencies, including optional and peer ones, are kept.
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	flat := map[string]string{
@@ -175,7 +175,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// The server that Nitro makes has its packages beside it: the installed ones aren't stored, unless something else runs too.
+// Nitro's server has its own packages, so the installed ones aren't stored unless something else runs too.
 func TestNitro(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{
@@ -206,8 +206,8 @@ func start(argv ...string) *framework.Start {
 	return &framework.Start{Command: framework.Command{Argv: argv}}
 }
 
-// Next.js' standalone server gets the static files that it leaves out, and what the
-// application's own rules may change is left to the application.
+// Next.js's standalone server gets its missing static files, and paths that the application's own rules may change are
+// left to the application.
 func TestNext(t *testing.T) {
 	t.Parallel()
 	built := map[string]string{
@@ -236,9 +236,9 @@ func TestNext(t *testing.T) {
 		root     string
 		start    *framework.Start
 		commands []string
-		dir      string // where it is started; "" where the plan said
+		dir      string // working directory; "" means the plan's
 		assets   string
-		only     bool // it runs from standalone alone
+		only     bool // only standalone is needed to run
 	}{
 		"standalone": {
 			files:  built,

@@ -19,8 +19,8 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// Every site has a uid of its own, the same each time, also when many ask at once; one of
-// a deleted site rests for 30 days, and there is an end to them.
+// Each site has its own uid, the same each time, also with concurrent calls. A deleted site's uid isn't reused for 30
+// days, and the number of uids is limited.
 func TestUIDs(t *testing.T) {
 	t.Parallel()
 	database := dbtest.New(t)
@@ -30,7 +30,7 @@ func TestUIDs(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
-			id := id.Site(fmt.Sprintf("site_%d", i/2)) // each twice
+			id := id.Site(fmt.Sprintf("site_%d", i/2)) // two calls per site
 			uid, err := w.uidOf(t.Context(), id)
 			mu.Lock()
 			defer mu.Unlock()
@@ -48,7 +48,7 @@ func TestUIDs(t *testing.T) {
 		t.Errorf("10 sites have %d uids", len(seen))
 	}
 
-	// The range is used up: only one that has rested is given again.
+	// When all uids are assigned, only one that wasn't used for 30 days is assigned again.
 	exec := func(q string, args ...any) {
 		ok(t, database.Write(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), q, args...); return err }))
 	}
@@ -67,12 +67,12 @@ func TestUIDs(t *testing.T) {
 	if uid, err := w.uidOf(t.Context(), "site_newer"); err == nil || fault.As(err) == nil {
 		t.Errorf("uid %d was given twice, or the refusal says nothing: %v", uid, err)
 	}
-	// A site that has not been built for so long gives its own to one that is.
+	// A site that wasn't built for that long loses its uid to another one.
 	exec(`UPDATE build_uids SET used_at = $1 WHERE uid = $2`, db.Now().Add(-restUID-time.Hour), FirstUID+3)
 	if uid, err := w.uidOf(t.Context(), "site_newer"); err != nil || uid != FirstUID+3 {
 		t.Errorf("uid %d, %v, want the one that nobody used", uid, err)
 	}
-	// What is in use stays: a build keeps its site's uid from being taken.
+	// A build in progress keeps its site's uid from being reassigned.
 	exec(`UPDATE build_uids SET used_at = $1 WHERE uid = $2`, db.Now().Add(-restUID-time.Hour), lastUID)
 	if uid, err := w.uidOf(t.Context(), "site_new"); err != nil || uid != lastUID {
 		t.Errorf("uid %d, %v", uid, err)
@@ -80,7 +80,7 @@ func TestUIDs(t *testing.T) {
 	if uid, err := w.uidOf(t.Context(), "site_newest"); err == nil {
 		t.Errorf("uid %d of a site that was just built was given away", uid)
 	}
-	// A site that has run a program sleeps for years, with files that are its uid's.
+	// A site that has run a program keeps its uid for years, because its files belong to the uid.
 	rested := db.Now().Add(-100 * restUID)
 	sleeping := seen[FirstUID+5]
 	sleeper, err := w.UID(t.Context(), sleeping)
@@ -89,14 +89,14 @@ func TestUIDs(t *testing.T) {
 	if uid, err := w.uidOf(t.Context(), "site_newest"); fault.As(err) == nil {
 		t.Errorf("uid %d was given to another site while %d owns files: %v", uid, sleeper, err)
 	}
-	if uid, err := w.uidOf(t.Context(), sleeping); err != nil || uid != sleeper { // a build takes nothing from it
+	if uid, err := w.uidOf(t.Context(), sleeping); err != nil || uid != sleeper { // a build doesn't change that
 		t.Errorf("its build has uid %d, %v, want %d", uid, err, sleeper)
 	}
 	exec(`UPDATE build_uids SET used_at = $1 WHERE uid = $2`, rested, sleeper)
 	if uid, err := w.UID(t.Context(), "site_newest"); fault.As(err) == nil {
 		t.Errorf("uid %d was given to another site's program: %v", uid, err)
 	}
-	// Once the site is deleted the uid rests like any other.
+	// After the site is deleted, its uid may be reused after 30 days.
 	ok(t, database.Write(t.Context(), func(tx *db.Tx) error { return w.ReleaseUIDTx(t.Context(), tx, sleeping) }))
 	if uid, err := w.UID(t.Context(), "site_newest"); fault.As(err) == nil {
 		t.Errorf("uid %d of a site that was just deleted was given away: %v", uid, err)
@@ -106,13 +106,12 @@ func TestUIDs(t *testing.T) {
 		t.Errorf("after its rest: uid %d, %v, want %d", uid, err, sleeper)
 	}
 	exec(`UPDATE build_uids SET used_at = $1 WHERE uid = $2`, rested, sleeper)
-	if uid, err := w.uidOf(t.Context(), "site_late"); fault.As(err) == nil { // it has run a program, too
+	if uid, err := w.uidOf(t.Context(), "site_late"); fault.As(err) == nil { // this site has run a program too
 		t.Errorf("uid %d was given away although its new site has files: %v", uid, err)
 	}
 }
 
-// The output is the plan's folder or the first candidate that is there, reached over
-// folders alone; a link anywhere on the way counts as nothing.
+// The output is the plan's folder or the first candidate that exists, on a path without symbolic links.
 func TestOutput(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -164,7 +163,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// The modules of the last build are taken only when all that decides them is the same.
+// The modules of the last build are reused only if everything that determines them is the same.
 func TestModulesKey(t *testing.T) {
 	t.Parallel()
 	key := func(change func(b *build, files map[string]string)) string {
@@ -216,8 +215,8 @@ func TestModulesKey(t *testing.T) {
 	}
 }
 
-// A later variable wins, so the order is: the tools', the stage's, the site's; and PATH
-// is ours, with the project's own programs first.
+// Later variables override earlier ones, in the order tools, stage, site. PATH is Slipway's, and starts with the
+// project's own programs.
 func TestCommandEnvironment(t *testing.T) {
 	t.Parallel()
 	b := &build{
@@ -240,7 +239,7 @@ func TestCommandEnvironment(t *testing.T) {
 	}
 }
 
-// What a crash leaves of builds is gone after Clear; tools and caches stay.
+// Clear deletes what interrupted builds left, and keeps tools and caches.
 func TestClear(t *testing.T) {
 	t.Parallel()
 	b := New(Config{Dir: t.TempDir()})

@@ -24,9 +24,9 @@ func TestServersThatBuildsMake(t *testing.T) {
 	for name, c := range map[string]struct {
 		files   map[string]string
 		plan    framework.Plan
-		server  string // what is started
+		server  string // the file that is started
 		runtime string
-		says    string // the fault
+		says    string // the error
 	}{
 		"main.js":            {files: map[string]string{"dist/api/main.js": "x", "dist/api/chunk.js": "x"}, plan: static, server: "dist/api/main.js", runtime: "node"},
 		"the main file":      {files: map[string]string{"package.json": `{"main": "out/start"}`, "out/start.js": "x", "dist/main.js": "x"}, plan: static, server: "out/start.js", runtime: "node"},
@@ -107,8 +107,8 @@ func TestHiddenFilesOfPHP(t *testing.T) {
 	}
 }
 
-// The installation of packages may write a .htaccess: its rules are in the plan that is stored, and files that they may answer for, or
-// that it closes, are left to PHP.
+// Installing packages may create a .htaccess. Its rules are part of the stored plan, and files that it closes or
+// rewrites are left to PHP.
 func TestInstalledRules(t *testing.T) {
 	t.Parallel()
 	start := &framework.Start{DocumentRoot: "web"}
@@ -136,7 +136,7 @@ func TestInstalledRules(t *testing.T) {
 	}
 }
 
-// A document root or front controller that the build doesn't leave is refused when a site is deployed.
+// A deployment fails if the document root or front controller doesn't exist after the build.
 func TestPlaceOfPHP(t *testing.T) {
 	t.Parallel()
 	files := checkout(t, map[string]string{"web/index.php": "x", "web/folder.php/a": "x"})

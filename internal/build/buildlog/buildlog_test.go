@@ -137,7 +137,7 @@ func TestSlowLineIsNotCut(t *testing.T) {
 func TestConcurrentWriters(t *testing.T) {
 	t.Parallel()
 	busy, n := false, 0
-	l := New(Config{Silence: time.Microsecond, Line: func(Line) { // the race detector watches busy
+	l := New(Config{Silence: time.Microsecond, Line: func(Line) { // the race detector checks accesses to busy
 		if busy {
 			t.Error("two lines at once")
 		}
@@ -180,7 +180,7 @@ func TestSilence(t *testing.T) {
 		if d := gocmp.Diff([]string{"Password? "}, messages(got.all())); d != "" {
 			t.Fatal(d)
 		}
-		for _, b := range "it is hunter2hunter2!" { // slower than the silence
+		for _, b := range "it is hunter2hunter2!" { // each byte arrives after the pause that would end the line
 			write(t, l, string(b))
 			time.Sleep(200 * time.Millisecond)
 		}
@@ -203,7 +203,7 @@ func TestProgressIsRateLimited(t *testing.T) {
 			write(t, l, fmt.Sprintf("\r%d%%", i/10))
 			time.Sleep(10 * time.Millisecond)
 		}
-		time.Sleep(5 * time.Second) // a last state, once
+		time.Sleep(5 * time.Second) // the last state is written once
 		write(t, l, "\rready\n")
 		l.Close()
 		if n := len(got.all()); n < 4 || n > 8 {

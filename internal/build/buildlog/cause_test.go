@@ -16,9 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what is wanted in testdata")
 
-// A case is what a tool printed, with ␛ for escape, and what we make of it: the cause,
-// the excerpt, and the lines that are more or less than information. The comment's
-// lines `set exit|stage|manager|memory value` are the failure.
+// Each case is the output of a tool, with ␛ for escape, and the expected cause, excerpt, and lines whose level isn't
+// info. `set exit|stage|manager|memory value` in the comment describes the failure.
 func TestOutputs(t *testing.T) {
 	t.Parallel()
 	cases, err := filepath.Glob("testdata/*.txtar")
@@ -174,7 +173,7 @@ func TestCauseOfFailure(t *testing.T) {
 	}
 }
 
-// One output line per entry of the table of causes, and what the sentence must contain.
+// One line of output per entry of the table of causes, and text that the cause must contain.
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
@@ -346,7 +345,7 @@ func TestLevel(t *testing.T) {
 		"TypeError: x is not a function":         "error",
 		"  Error [ERR_X]: y":                     "error",
 		"subprocess.CalledProcessError: x":       "error",
-		"Error handling is described below":      "error", // a guess that errs on the visible side
+		"Error handling is described below":      "error", // a guess: rather show too much
 		"errors: 0":                              "info",
 		"0 errors":                               "info",
 		"built dist/error.html":                  "info",

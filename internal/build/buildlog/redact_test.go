@@ -25,7 +25,7 @@ func TestRedact(t *testing.T) {
 		"JSON":          {string(quoted), `"[secret]"`},
 		"form":          {"?q=" + url.QueryEscape(secret) + "&r=1", "?q=[secret]&r=1"},
 		"path":          {url.PathEscape(secret), "[secret]"},
-		// mixed: not a form
+		// Mixed case isn't a known encoding.
 		"lower hex escapes": {
 			strings.ReplaceAll(strings.ReplaceAll(url.QueryEscape(secret), "%2F", "%2f"), "%2B", "%2b"),
 			"s3cr3t%2f%2b+%22%C3%BC%22%26value",
@@ -84,7 +84,7 @@ func TestRedactBase64(t *testing.T) {
 						}
 						l.Close()
 						left := strings.Join(messages(got.all()), "")
-						// What remains is the ends: characters that carry bits of the neighbours.
+						// Only characters at the ends may remain, because they also encode neighboring bytes.
 						if rest := strings.ReplaceAll(left, redacted, ""); len(rest) > 12 || !strings.Contains(left, redacted) {
 							t.Errorf("%q in lines of %d became %q", text, width, messages(got.all()))
 						}
@@ -124,7 +124,7 @@ func FuzzRedact(f *testing.F) {
 	f.Fuzz(noSecret)
 }
 
-// The same for a few hundred secrets and difficult surroundings.
+// No form of a secret appears, with random secrets, surroundings and writes.
 func TestNoSecretWhateverTheWrites(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 20))

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A secret is hidden wherever it stands in a line, plain or encoded, and nothing else is.
+// Redact hides a secret anywhere in a line, plain or encoded, and nothing else.
 func TestRedactor(t *testing.T) {
 	t.Parallel()
 	r := NewRedactor([]string{"hunter2-hunter2", "one\ntwo-of-it"})

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What a program prints when it can't start names the cause and what to do.
+// The output of a program that can't start leads to its cause and what to do.
 func TestStartCause(t *testing.T) {
 	t.Parallel()
 	const wrote = " under [run] in slipway.toml, or set run.storage of the site"

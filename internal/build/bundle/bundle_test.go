@@ -36,7 +36,7 @@ func start(t *testing.T, change ...func(*Config)) (*Bundles, *blob.Store) {
 	return b, blobs
 }
 
-// project writes files: "-> x" is a link, a trailing "*" of the name makes it executable.
+// project writes files: "-> x" creates a symbolic link, and a trailing "*" in the name makes the file executable.
 func project(t *testing.T, files map[string]string) *os.Root {
 	t.Helper()
 	dir := t.TempDir()
@@ -77,7 +77,7 @@ func store(t *testing.T, b *Bundles, files map[string]string) Stored {
 	return s
 }
 
-// list is a tree as lines: path, mode, and content or target.
+// list returns a tree as lines: path, mode, and content or target.
 func list(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(name string, e fs.DirEntry, err error) error {
@@ -409,7 +409,7 @@ func TestTreesAfterPowerFailure(t *testing.T) {
 	done()
 }
 
-// BenchmarkTree makes the tree of 30,000 small files, as node_modules is one.
+// BenchmarkTree creates the tree of 30,000 small files, like a node_modules.
 func BenchmarkTree(b *testing.B) {
 	dir := b.TempDir()
 	blobs, err := blob.OpenDir(filepath.Join(dir, "blobs"))

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// What a .htaccess closes as a whole is closed, in the words of either version of Apache and of the programs that ship one;
-// what it closes in part, or only for some, is nothing that could be taken as a whole.
+// A .htaccess that closes its whole folder closes it, in the syntax of Apache 2.2 and 2.4 and as in public
+// applications. One that closes only a part, or only for some clients, doesn't close the whole folder.
 func TestReadApache(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]apacheRules{

@@ -10,8 +10,8 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// A command that no system can start, or no database keep, is refused where it is written;
-// in a Procfile, whose other lines may be good, it is left out.
+// A command that is too long or contains a NUL is an error in slipway.toml. In a Procfile, whose other lines may be
+// good, it is skipped.
 func TestCommandsAreText(t *testing.T) {
 	t.Parallel()
 	pkg := `{"dependencies": {"express": "5"}, "scripts": {"start": "node x.js"}}`
@@ -55,8 +55,7 @@ func TestCommandsAreText(t *testing.T) {
 	}
 }
 
-// Detection refuses text that would take gigabytes in a parser, in each file that it reads. The error names a file that decides
-// something.
+// Detect rejects files whose nesting would take gigabytes to parse. The error names the file if it decides something.
 func TestFilesThatNestAreNotParsed(t *testing.T) {
 	deepTOML := func(depth, size int) string {
 		line := strings.Repeat("a={", depth) + strings.Repeat("}", depth) + "\n"

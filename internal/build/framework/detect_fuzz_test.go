@@ -13,8 +13,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// listed is a tree without a file system, as a git listing is: whatever paths it is
-// given, it hands on.
+// listed is a tree without a file system, like a Git listing, with arbitrary paths.
 type listed []txtar.File
 
 func (l listed) Paths() []string {
@@ -39,8 +38,7 @@ func (l listed) ReadFile(name string, max int64) ([]byte, error) {
 	return nil, os.ErrNotExist
 }
 
-// parse reads the form of the cases with as little opinion as possible about names
-// (txtar.Parse panics on a marker that is only "-- --").
+// parse reads the cases' format without checking names (txtar.Parse panics on the marker "-- --").
 func parse(s string) listed {
 	var out listed
 	for _, part := range strings.Split("\n"+s, "\n-- ")[1:] {
@@ -52,9 +50,8 @@ func parse(s string) listed {
 	return out
 }
 
-// Whatever a repository holds, Detect answers or gives its owner a sentence; every
-// folder of the plan is a clean path inside the repository; only words of the user's
-// own reach a shell; and a plan survives being kept as JSON.
+// For any repository, Detect returns a plan or a fault with a message. Every folder in the plan is a clean path inside
+// the repository, only the user's own text reaches a shell, and the plan survives JSON encoding.
 func FuzzDetect(f *testing.F) {
 	cases, _ := filepath.Glob("testdata/*.txtar")
 	for _, file := range cases {

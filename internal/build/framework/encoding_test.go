@@ -11,7 +11,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// A project whose files were written by PowerShell is built like any other, with a warning.
+// A project whose files are in UTF-16, as PowerShell writes them, is built with a warning.
 func TestUTF16(t *testing.T) {
 	t.Parallel()
 	for name, order := range map[string]binary.AppendByteOrder{"little endian": binary.LittleEndian, "big endian": binary.BigEndian} {
@@ -45,7 +45,7 @@ func TestUTF16(t *testing.T) {
 			}
 		}
 	}
-	// Text that ends within a code unit or a surrogate pair, or is a byte order mark alone, isn't valid JSON.
+	// Text that ends within a code unit or surrogate pair, or that is only a byte order mark, isn't valid JSON.
 	for _, text := range []string{"\xff\xfe", "\xfe\xff", "\xff", "\xff\xfe{", "\xff\xfe\x00\xd8"} {
 		files, err := FromFS(fstest.MapFS{"package.json": {Data: []byte(text)}, "index.html": {Data: []byte("x")}})
 		if err != nil {

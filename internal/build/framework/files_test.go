@@ -14,8 +14,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// A link out of the repository is neither listed nor read, and dependencies that were
-// committed are left out.
+// Symbolic links out of the repository are neither listed nor read, and committed dependencies are skipped.
 func TestFromFSFollowsNoLink(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -76,7 +75,7 @@ func TestOutputDirectory(t *testing.T) {
 		files  []string
 		toml   string
 		output string
-		want   string // "!" is a fault
+		want   string // "!" means a fault
 	}{
 		"root":              {files: []string{"index.html", "docs/x.md"}, want: ""},
 		"order":             {files: []string{"index.html", "docs/index.html", "dist/index.html", "public/index.html"}, want: "public"},
@@ -128,7 +127,7 @@ func TestOutputDirectory(t *testing.T) {
 	}
 }
 
-// A repository made to be slow is planned or refused within a second.
+// Detect returns a plan or an error for malicious repositories without taking long.
 func TestHostileSizes(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a*", 60)
@@ -163,7 +162,7 @@ func TestHostileSizes(t *testing.T) {
 			if err != nil && !fault.Is(err, fault.Invalid) {
 				t.Errorf("Detect: %v", err)
 			}
-			if took := time.Since(start); took > time.Minute { // a hang
+			if took := time.Since(start); took > time.Minute { // only if it hangs
 				t.Errorf("took %v", took)
 			} else {
 				t.Logf("%s in %v, %v", plan.Framework, took, err)

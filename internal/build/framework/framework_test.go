@@ -19,8 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the wanted plans in testdata")
 
-// A case is a repository. Lines `set key=value` above its files are the site's
-// settings; the last file is the plan as JSON, or the error's two sentences.
+// Each case is a repository. Lines `set key=value` above its files are the site's settings. The last file is the plan
+// as JSON, or the error.
 func TestDetect(t *testing.T) {
 	t.Parallel()
 	cases, err := filepath.Glob("testdata/*.txtar")
@@ -111,7 +111,7 @@ func answer(files worktree.Files, o Overrides) txtar.File {
 	return txtar.File{Name: "WANT.json", Data: b.Bytes()}
 }
 
-// Every preset has at least one golden case in which it is the answer.
+// Every preset is the result of at least one case.
 func TestEveryPresetHasACase(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -142,7 +142,7 @@ func TestEveryPresetHasACase(t *testing.T) {
 	}
 }
 
-// What another host names must exist here, or it would be ignored in silence.
+// Framework names in vercel.json exist as presets, because unknown ones would be ignored.
 func TestVercelNamesAreKnown(t *testing.T) {
 	t.Parallel()
 	for _, slug := range []string{

@@ -12,10 +12,9 @@ import (
 	"slipway/internal/build/worktree"
 )
 
-// FromFS lists fsys, the folders nearest to the top first, and reads from it. Links
-// are not followed: all count as dangling; `.git` and `node_modules` are left out, and the
-// listing ends at 100,000 files. Give it os.Root.FS(), which cannot be led outside;
-// os.DirFS can.
+// FromFS lists fsys, starting with folders near the top, and reads from it. Symbolic links aren't followed. `.git` and
+// `node_modules` are skipped, and the listing ends at 100,000 files. Use it with os.Root.FS(), which can't leave its
+// folder, rather than os.DirFS.
 func FromFS(fsys fs.FS) (worktree.Files, error) {
 	d := &dirFiles{fsys: fsys}
 	queue := []string{"."}
@@ -47,7 +46,7 @@ func FromFS(fsys fs.FS) (worktree.Files, error) {
 	return d, nil
 }
 
-// list reads a folder in pieces, so that a folder of millions costs no more than max.
+// list reads a folder in parts, so that a huge folder costs no more than max entries.
 func list(fsys fs.FS, dir string, max int) ([]fs.DirEntry, error) {
 	f, err := fsys.Open(dir)
 	if err != nil {

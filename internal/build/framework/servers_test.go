@@ -10,7 +10,7 @@ import (
 	"slipway/internal/build/worktree"
 )
 
-// repository makes files of a package.json and of names whose content does not matter.
+// repository returns files with a package.json, and files with these names.
 func repository(t *testing.T, pkg, names string) worktree.Files {
 	t.Helper()
 	fsys := fstest.MapFS{}
@@ -27,7 +27,7 @@ func repository(t *testing.T, pkg, names string) worktree.Files {
 	return files
 }
 
-// What `npm start` would run is what runs here, whatever the start script calls.
+// The start command is what `npm start` would run.
 func TestHowServersAreStarted(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ pkg, files, want string }{
@@ -141,7 +141,7 @@ func TestHowServersAreStarted(t *testing.T) {
 	}
 }
 
-// What a project asks of another platform is named in a warning each, of a server as well.
+// Each unsupported setting of another platform is named in a warning, also for servers.
 func TestOtherPlatformsAreNamed(t *testing.T) {
 	t.Parallel()
 	const express = `{"scripts":{"start":"node a.js","vercel-build":"prisma generate && tsc","build":"tsc"},"dependencies":{"express":"5"}}`
@@ -184,13 +184,13 @@ func TestOtherPlatformsAreNamed(t *testing.T) {
 	}
 }
 
-// What a Procfile would start, and how other hosts install, is named where it is not done.
+// A warning names what isn't supported of a Procfile and of other platforms' installation settings.
 func TestNotDoneIsNamed(t *testing.T) {
 	t.Parallel()
 	const express = `{"scripts":{"start":"node a.js"},"dependencies":{"express":"5"}}`
 	for name, tt := range map[string]struct {
 		files map[string]string
-		want  string // a warning's beginning; "" for none
+		want  string // beginning of a warning; "" if there is none
 	}{
 		"another program":  {map[string]string{"package.json": express, "Procfile": "web: node b.js"}, "Procfile: the process web"},
 		"the start script": {map[string]string{"package.json": express, "Procfile": "web: npm start"}, ""},
@@ -265,7 +265,7 @@ func TestNotDoneIsNamed(t *testing.T) {
 	}
 }
 
-// Angular with outputMode "server" builds a server and no index.html; with "static" it does not.
+// Angular with outputMode "server" is a server without an index.html; with "static" it is a static site.
 func TestAngularServer(t *testing.T) {
 	t.Parallel()
 	for options, want := range map[string]string{
@@ -304,7 +304,7 @@ func TestAngularServer(t *testing.T) {
 	}
 }
 
-// mise's own file chooses Node.js as .tool-versions does.
+// mise.toml sets the Node.js version, like .tool-versions.
 func TestMiseVersion(t *testing.T) {
 	t.Parallel()
 	for src, want := range map[string]string{
@@ -322,7 +322,7 @@ func TestMiseVersion(t *testing.T) {
 	}
 }
 
-// CakePHP's pages and their files are in webroot; its top has another index.php.
+// The document root is the framework's folder, such as CakePHP's webroot, even if another index.php is in the root.
 func TestDocumentRoots(t *testing.T) {
 	t.Parallel()
 	for files, want := range map[string]string{
@@ -339,7 +339,7 @@ func TestDocumentRoots(t *testing.T) {
 	}
 }
 
-// Scripts that call themselves again and again end.
+// Scripts that call themselves repeatedly are expanded only to a limit.
 func TestScriptsThatCallThemselves(t *testing.T) {
 	t.Parallel()
 	start := strings.Repeat("yarn start && ", 1000) + "node index.js"

@@ -11,12 +11,12 @@ import (
 
 const conflict = "<<<<<<< HEAD\n%s\n=======\n%s\n>>>>>>> feature\n"
 
-// A file that decides how a project is built never counts as absent when it can't be read: the
-// site would be published from its sources.
+// If a file that decides how a project is built can't be read, the detection fails rather than ignoring the file, which
+// would publish the sources.
 func TestUnreadableFilesFail(t *testing.T) {
 	t.Parallel()
 	const link = "a link"
-	broken := map[string]map[string]string{ // file → content → what the error says
+	broken := map[string]map[string]string{ // file → content → text in the error
 		"package.json": {
 			"":                            "it is empty",
 			" \n":                         "it is empty",
@@ -46,7 +46,7 @@ func TestUnreadableFilesFail(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if text == link { // to nothing
+					if text == link { // a broken link
 						files.(*dirFiles).links = []string{file, "app/" + file}
 					}
 					plan, err := Detect(files, o)
@@ -68,7 +68,7 @@ func TestUnreadableFilesFail(t *testing.T) {
 	}
 }
 
-// A server doesn't obey Basic-Auth of static sites, so what it protects would be open.
+// A server ignores the Basic-Auth of static sites, so a rule that relies on it is an error: its paths would be open.
 func TestPasswordsOfServers(t *testing.T) {
 	t.Parallel()
 	const table = "[[headers]]\nfor = \"/a/*\"\n[headers.values]\n\"basic-auth\" = \"a:b\"\n"
@@ -88,7 +88,7 @@ func TestPasswordsOfServers(t *testing.T) {
 	}
 }
 
-// A variable of this name protects nothing.
+// A variable with this name isn't an error, because it protects nothing.
 func TestVariablesAreNoPasswords(t *testing.T) {
 	t.Parallel()
 	files, err := FromFS(fstest.MapFS{
@@ -103,7 +103,7 @@ func TestVariablesAreNoPasswords(t *testing.T) {
 	}
 }
 
-// A long manifest is read like any other.
+// A long manifest is read.
 func TestLongManifests(t *testing.T) {
 	t.Parallel()
 	var scripts strings.Builder

@@ -8,7 +8,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// Variables of a site choose versions, before those that the repository names and after build.node.
+// Variables of a site set versions. They override the repository's version files, but not build.node.
 func TestVariables(t *testing.T) {
 	hugo := map[string]string{"hugo.toml": "baseURL = 'https://x.test'", "content/a.md": "a", "layouts/index.html": "x", ".tool-versions": "hugo 0.131.0\n"}
 	php := func(require string) map[string]string {

@@ -17,7 +17,7 @@ const (
 	tableEnd   = "<!-- end -->\n"
 )
 
-// The page "What works" lists every kind of project that Detect recognizes, with what the plan of a repository of testdata does.
+// The page "What works" lists each kind of project that Detect recognizes, with the plan of a repository in testdata.
 func TestWhatWorks(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(whatWorks)
@@ -58,7 +58,7 @@ func frameworksTable(t *testing.T) string {
 			if err := json.Unmarshal(want.Data, &p); err != nil {
 				t.Fatalf("%s: %v", file, err)
 			}
-			// The plainest repository is the example: one at the top, whose settings nobody made.
+			// The simplest repository is the example: in the root, and without settings.
 			if old, seen := plans[p.Framework]; !seen || len(p.Sources) < len(old.Sources) || old.Root != "" && p.Root == "" {
 				plans[p.Framework] = p
 			}
@@ -84,7 +84,7 @@ func frameworksTable(t *testing.T) string {
 	return b.String()
 }
 
-// code writes commands for a cell of a table.
+// code formats commands for a table cell.
 func code(list []Command) string {
 	var out []string
 	for _, c := range list {

@@ -19,9 +19,9 @@ var update = flag.Bool("update", false, "write the golden files of TestApplicati
 
 const root = "/app/public"
 
-// TestApplications translates the .htaccess files of public applications, compares the rules with golden ones, and asks for addresses.
-// A line of the requests is an address, perhaps after a method, and what becomes of it: another address, a status, "hidden" for a
-// file that visitors never see, or "untouched" for one that is served without asking the rules.
+// The .htaccess files of public applications are translated to the golden rules, which answer the listed requests
+// correctly. A line of the requests is a path, perhaps after a method, and the result: another path, a status, "hidden"
+// for a file that visitors never see, or "untouched" for one that is served without the rules.
 func TestApplications(t *testing.T) {
 	t.Parallel()
 	apps, err := filepath.Glob("testdata/*.txtar")

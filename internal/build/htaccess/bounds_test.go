@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What a project can write is bounded: a file that is too long fails the deployment, and rules that would take too long answer 500.
+// A project's rules are limited: a file that is too long fails the deployment, and rules that take too long return 500.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -64,8 +64,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// Too many sections fail a deployment. A stored file that has them closes its folder or, at the top, the site, and changes nothing of
-// what closes the folders of others.
+// Too many sections fail a deployment. If a stored file has too many, its folder, or for a file in the root the whole
+// site, is closed, but no other folder is affected.
 func TestTooManySections(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("<Files x>\n</Files>\n", maxSections+1) + "Deny from all"
@@ -84,7 +84,7 @@ func TestTooManySections(t *testing.T) {
 	}
 }
 
-// A visitor pays for the size of patterns, not only for the length of a text; ordinary rules are far from the limit.
+// The limit for a request counts the size of patterns, not only of the text. Usual rules are far below it.
 func TestWork(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -114,7 +114,8 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// The patterns of many folders don't add up: a file far down is closed. Names that no file can have aren't looked for.
+// The patterns of several folders together have a limit, above which a file counts as closed. Names that are too long
+// for a file aren't matched.
 func TestWorkOfNames(t *testing.T) {
 	t.Parallel()
 	section := "<FilesMatch ^" + strings.Repeat("a?", 200) + "$>\nDeny from all\n</FilesMatch>\n"
@@ -130,7 +131,7 @@ func TestWorkOfNames(t *testing.T) {
 	}
 }
 
-// A new deployment may have smaller patterns than those that were stored before.
+// The limit for patterns in new deployments is lower than the one for stored rules.
 func TestNewPatterns(t *testing.T) {
 	t.Parallel()
 	f, _ := Translate("", strings.Repeat("RewriteRule ^(a{10}){100}$ x\n", maxNewWeight/8000))
@@ -142,7 +143,7 @@ func TestNewPatterns(t *testing.T) {
 	}
 }
 
-// Empty words are patterns that match everything, or not directives.
+// Empty words are patterns that match everything, or no directives.
 func TestEmptyWords(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -164,12 +165,12 @@ func TestEmptyWords(t *testing.T) {
 	}
 }
 
-// counted has no files, and counts how often it is asked.
+// counted has no files, and counts the lookups.
 type counted int
 
 func (c *counted) Stat(string) Kind { *c++; return Nothing }
 
-// A redirect never leads back to where it comes from, and never to another host by its path.
+// A redirect doesn't lead to its own URL, and its path can't lead to another host.
 func TestRedirectsEnd(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -201,7 +202,7 @@ func TestRedirectsEnd(t *testing.T) {
 	}
 }
 
-// Whatever a file and an address say, nothing breaks.
+// For any file and request, nothing panics, and redirects stay valid.
 func FuzzRoute(f *testing.F) {
 	f.Add("RewriteRule ^(.*)$ index.php?a=$1 [QSA,L]\nRedirect 301 /a /b", "/x", "y=z")
 	f.Add("<Files ~ \"[\">\nDeny from all\n</Files>\nRewriteCond %{HTTP:X %{ENV: [OR]\nRewriteRule !(?! %9$9 [S=3,C]", "/..//", "?")

@@ -38,7 +38,7 @@ func TestClosingLinesFail(t *testing.T) {
 	}
 }
 
-// A folder that asks for the rules of the folders above can't be deployed if these close paths.
+// A folder that inherits rules from parent folders can't be deployed if these close paths.
 func TestInherit(t *testing.T) {
 	t.Parallel()
 	closing, inherits, plain := "RewriteEngine On\nRewriteRule ^a - [F]\n", "RewriteOptions Inherit\n", "RewriteEngine On\nRewriteRule b c\n"
@@ -48,7 +48,7 @@ func TestInherit(t *testing.T) {
 	}{
 		{closing, inherits + plain, false},
 		{"RewriteOptions InheritDown\n" + closing, plain, false},
-		{closing, plain, true}, // as on Apache
+		{closing, plain, true}, // like Apache
 		{plain, inherits + plain, true},
 		{closing, inherits, true},
 	} {
@@ -60,7 +60,7 @@ func TestInherit(t *testing.T) {
 	}
 }
 
-// What of a denial isn't obeyed, or closes more than on Apache, is named.
+// A problem is reported for each denial that is ignored or closes more than on Apache.
 func TestDenialsAreNamed(t *testing.T) {
 	t.Parallel()
 	for text, named := range map[string]bool{
@@ -81,7 +81,7 @@ func TestDenialsAreNamed(t *testing.T) {
 	}
 }
 
-// A pattern that is translated matches what PCRE matches, and one that closes nothing less.
+// A translated pattern matches what it matches in PCRE, and a pattern that closes paths matches at least that.
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ pattern, match, not string }{
@@ -114,7 +114,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// The rules are asked about a file if one of them could answer for it.
+// Touches returns true for a file if a rule may answer for it.
 func TestTouches(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
@@ -141,7 +141,7 @@ func TestTouches(t *testing.T) {
 	}
 }
 
-// Conditions see the visitor's address and host as they are, whatever the visitor's own headers say.
+// Conditions see the visitor's real address and host, whatever the request's headers say.
 func TestForgedHeaders(t *testing.T) {
 	t.Parallel()
 	for text, status := range map[string]int{
@@ -167,7 +167,7 @@ func TestForgedHeaders(t *testing.T) {
 	}
 }
 
-// Rules that ask for too many files answer 500: a file that isn't asked for could be one that closes the path.
+// Rules that look up too many files return 500, because the next file might close the path.
 func TestManyFiles(t *testing.T) {
 	t.Parallel()
 	f, _ := Translate("", "RewriteCond %{REQUEST_FILENAME} -f\nRewriteRule ^ - [F]")

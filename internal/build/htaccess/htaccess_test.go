@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What plugins write closes what Apache closes by it.
+// .htaccess files of WordPress plugins close what they close on Apache.
 func TestHides(t *testing.T) {
 	t.Parallel()
 	const edd = `Options -Indexes
@@ -48,7 +48,7 @@ Allow from all
 	const odd = "<FilesMatch \"(?!a)b\">\nDeny from all\n</FilesMatch>"
 	const others = "<LimitExcept GET>\nDeny from all\n</LimitExcept>\n<IfModule !mod_x.c>\nDeny from all\n</IfModule>\n</Files>"
 	for name, tt := range map[string]struct {
-		files        map[string]string // by folder
+		files        map[string]string // folder → content
 		closed, open string
 	}{
 		"deny":               {map[string]string{"up/a": "deny from all"}, "up/a/x.pdf up/a/b/c/x.png up/a/index.html", "up/x.pdf up/ab/x.pdf"},

@@ -48,7 +48,7 @@ func TestConstraint(t *testing.T) {
 	}
 }
 
-// What is installed has a version and both programs; what isn't is said in words.
+// Choose returns an installed version with both programs, or an error that names the missing version.
 func TestChoose(t *testing.T) {
 	t.Parallel()
 	if len(Installed(context.Background())) == 0 {
@@ -63,8 +63,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// A constraint either can't be read or reading it again gives the same, and no version of
-// a million is in a constraint that asks for less.
+// A constraint is either invalid, or parsing it again gives the same. Version 1,000,000 isn't in a constraint with a
+// lower upper bound.
 func FuzzConstraint(f *testing.F) {
 	for _, s := range []string{"^8.1", "~7.4.3 || >=8 <9", "8.0 - 8.2", "*", "!=8.1"} {
 		f.Add(s)

@@ -17,7 +17,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// link are links and where they lead; an empty one is a file.
+// links maps symbolic links to their targets; an empty target means a regular file.
 type links map[string]string
 
 func (l links) Read(_ context.Context, files []fetch.File, fn func(fetch.File, io.Reader) error) error {
@@ -29,7 +29,7 @@ func (l links) Read(_ context.Context, files []fetch.File, fn func(fetch.File, i
 	return nil
 }
 
-// PHP source and hidden files are left out, under the name of a link too, and one warning each says so.
+// PHP source and hidden files are skipped, also under a link's name, with one warning each.
 func TestLinksDontOpenWhatIsClosed(t *testing.T) {
 	t.Parallel()
 	all := []fetch.File{
@@ -62,7 +62,7 @@ func TestLinksDontOpenWhatIsClosed(t *testing.T) {
 	}
 }
 
-// Only what lies below the folder is in it, not what begins like it.
+// inside accepts only paths below the folder, not paths that only start with its name.
 func TestInside(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -83,7 +83,7 @@ func TestInside(t *testing.T) {
 	}
 }
 
-// Folders of a wp-content become mounts by their names: nothing in them leads elsewhere.
+// Only simple names of folders in a wp-content become mounts.
 func TestContentName(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{
@@ -96,14 +96,14 @@ func TestContentName(t *testing.T) {
 	}
 }
 
-// log collects what is said.
+// log collects messages.
 type log []string
 
 func (l *log) say(level, format string, args ...any) {
 	*l = append(*l, level+": "+fmt.Sprintf(format, args...))
 }
 
-// An empty release is refused by the folder's name, and the problems of rules are warned of.
+// An empty release is an error that names the folder, and problems of rules are logged as warnings.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	var said log
@@ -125,7 +125,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// Of many files that could not be fetched ten are named, and the rest counted.
+// If many files couldn't be fetched, the warning names ten and counts the others.
 func TestWarnUnfetched(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -156,7 +156,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// commit is a tree of files in memory.
+// commit is an in-memory source tree.
 type commit map[string]string
 
 func (c commit) Files(context.Context) (list []fetch.File, err error) {
@@ -175,7 +175,8 @@ func (c commit) ReadFile(_ context.Context, name string, _ int64) ([]byte, error
 	return []byte(c[name]), nil
 }
 
-// A WordPress site's repository has files for the root of the site: those that others ask for there, and rules. Nothing else of it is there.
+// A WordPress site's repository may contain files for the site's root: files that other services look up there, and
+// rules. No other file of the repository is published there.
 func TestRootFiles(t *testing.T) {
 	t.Parallel()
 	const key = "0123456789abcdef0123"

@@ -15,7 +15,7 @@ import (
 	"slipway/internal/platform/blob"
 )
 
-// lay makes a directory: a value is a file's text, or "-> target" for a link.
+// lay creates a directory. A value is a file's text, or "-> target" for a symbolic link.
 func lay(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -101,7 +101,7 @@ func TestAddDirRefuses(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		make func(dir string) error
-		says string // of a link why it is left out, of anything else why it is refused
+		says string // why a link is skipped, or why anything else is rejected
 	}{
 		"absolute link": {link(secret), "points outside"},
 		"absolute link inside": {
@@ -144,7 +144,7 @@ func TestAddDirRefuses(t *testing.T) {
 				if err := os.Rename(filepath.Join(dir, "bad"), filepath.Join(dir, "_headers")); err != nil {
 					t.Fatal(err)
 				}
-				if name != "link to itself" { // it now leads to nothing
+				if name != "link to itself" { // this one is a broken link now
 					invalid(t, addDir(t, begin(t, open(t), ""), dir), tt.says)
 				}
 				invalid(t, addDir(t, begin(t, open(t), ""), dir), "_headers")
@@ -157,7 +157,7 @@ func TestAddDirRefuses(t *testing.T) {
 	}
 }
 
-// Names that a release can't have don't fail it, and what is left out is told.
+// Files with invalid names are skipped and reported, and don't fail the release.
 func TestAddDirSkipsNames(t *testing.T) {
 	t.Parallel()
 	dir := lay(t, map[string]string{
@@ -199,7 +199,7 @@ func TestAddDirLimits(t *testing.T) {
 	}
 	invalid(t, addDir(t, begin(t, r, ""), lay(t, files)), "10 files")
 
-	// Links to directories multiply: 2^20 ways through twenty levels end at the limit.
+	// Links to directories multiply: the 2^20 paths through twenty levels stop at the limit.
 	bomb := map[string]string{"d20/x": ""}
 	for i := range 20 {
 		bomb[fmt.Sprintf("d%d/a", i)] = fmt.Sprintf("-> ../d%d", i+1)
@@ -208,8 +208,8 @@ func TestAddDirLimits(t *testing.T) {
 	invalid(t, addDir(t, begin(t, r, ""), lay(t, bomb)), "10 files")
 }
 
-// While somebody swaps a file for a link to a secret, and a directory for a link out of
-// the tree, nothing from outside is ever published.
+// While a file is swapped for a link to a secret, and a directory for a link out of the tree, no outside content is
+// published.
 func TestAddDirRace(t *testing.T) {
 	t.Parallel()
 	outside := t.TempDir()
@@ -245,7 +245,7 @@ func TestAddDirRace(t *testing.T) {
 	r := open(t)
 	for range 150 {
 		w := begin(t, r, "")
-		addDir(t, w, dir) // an error is as good as a file
+		addDir(t, w, dir) // an error is also fine
 		for path, e := range w.entries {
 			w.squeeze.Wait()
 			if e.Body.Digest != digest("public") && e.Body.Digest != digest("") {
@@ -260,7 +260,7 @@ func TestAddDirRace(t *testing.T) {
 
 func digest(s string) blob.Digest { return blob.Sum([]byte(s)) }
 
-// A link to nothing is left out with a word, and costs nothing else.
+// Broken links are skipped and reported, and have no other effect.
 func TestAddDirLeavesOutDanglingLinks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

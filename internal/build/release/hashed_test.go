@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Names as the bundlers write them, images included, and names that only look like them.
+// Hashed file names of bundlers are recognized, including images, and names that only look similar aren't.
 func TestHashed(t *testing.T) {
 	t.Parallel()
 	vite := []HashedFolder{{"assets", Base64}}
@@ -61,8 +61,7 @@ func TestHashed(t *testing.T) {
 	}
 }
 
-// What is immutable is written down with the release, and comes back with it; a release
-// of before that still loads.
+// A release's manifest stores which files are immutable. Manifests of earlier versions can still be loaded.
 func TestImmutableInManifest(t *testing.T) {
 	t.Parallel()
 	r := open(t)
@@ -83,7 +82,7 @@ func TestImmutableInManifest(t *testing.T) {
 		}
 	}
 	b := encode("", "", []File{{Path: "a", Type: plain, Body: Content{Size: 1}}}, []string{"k"})
-	old := magic1 + strings.Replace(strings.TrimPrefix(string(b), magic), "\x00\x00", "\x00", 1) // no rules there
+	old := magic1 + strings.Replace(strings.TrimPrefix(string(b), magic), "\x00\x00", "\x00", 1) // without rules
 	if tree, keys, err := decode([]byte(old)); err != nil || tree.Len() != 1 || keys != "\x01k" {
 		t.Errorf("a release of the first version: %v", err)
 	}

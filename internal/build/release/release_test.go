@@ -82,7 +82,7 @@ func read(t testing.TB, r *Releases, c Content) string {
 	return string(b)
 }
 
-// invalid asserts a fault whose sentence names the culprit.
+// invalid checks for an Invalid fault whose details contain names.
 func invalid(t *testing.T, err error, names string) {
 	t.Helper()
 	f := fault.As(err)
@@ -186,16 +186,16 @@ func TestReuse(t *testing.T) {
 		want      bool
 	}{
 		{"index.html", "k1", true},
-		{"moved/index.html", "k1", true}, // renamed, and there twice
+		{"moved/index.html", "k1", true}, // renamed, and exists twice
 		{"index2.html", "unknown", false},
 		{"nokey.html", "", false},
-		{"a.svg", "k2", true},         // another type, compressed alike
-		{"data.html", "k3", false},    // its variants are missing
-		{"noext2", "k4", true},        // the type was seen in the bytes
-		{"noext.html", "k4", true},    // and both are text
-		{"a", "k2", false},            // its bytes must tell
-		{".git/objects", "k9", true},  // not published: no need to read it
-		{"../evil.html", "k1", false}, // Add refuses it
+		{"a.svg", "k2", true},         // another type with the same compression
+		{"data.html", "k3", false},    // lacks its compressed variants
+		{"noext2", "k4", true},        // its type was detected from its content
+		{"noext.html", "k4", true},    // both types are text
+		{"a", "k2", false},            // its type depends on its content
+		{".git/objects", "k9", true},  // not published, so it needn't be read
+		{"../evil.html", "k1", false}, // Add rejects it
 	} {
 		if got := w.Reuse(tt.path, tt.key); got != tt.want {
 			t.Errorf("Reuse(%q, %q) = %v", tt.path, tt.key, got)
@@ -211,12 +211,12 @@ func TestReuse(t *testing.T) {
 		t.Errorf("the moved file is %+v, was %+v", moved, old)
 	}
 
-	// A chain: what was reused can be reused again.
+	// A reused file can be reused again.
 	w = begin(t, r, second.ID)
 	if !w.Reuse("third.html", "k1") {
 		t.Error("a reused file forgot its key")
 	}
-	// A previous release that is gone costs nothing but the reuse.
+	// If the previous release is missing, nothing can be reused, without an error.
 	w = begin(t, r, ID(blob.Sum([]byte("gone")).String()))
 	if w.Reuse("index.html", "k1") {
 		t.Error("reused from nowhere")
@@ -337,7 +337,7 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// A release that was damaged on disk doesn't load.
+// decode rejects damaged releases.
 func FuzzDecode(f *testing.F) {
 	r := open(f)
 	s := publish(f, r, "", map[string]string{"index.html": strings.Repeat("x ", 500), "a/b.png": "png", "404.html": ""})
@@ -352,8 +352,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(magic + "\x00\x00\x00"))
 	f.Add([]byte(magic + "\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"))
 	f.Add(bytes.Replace(b, []byte("404.html"), []byte("../x.htm"), 1))
-	// What decodes is sorted, has only publishable paths, finds each of its files, and
-	// encodes to the same tree again.
+	// A decoded release is sorted, has only publishable paths, finds each of its files, and encodes to the same tree
+	// again.
 	f.Fuzz(func(t *testing.T, b []byte) {
 		tree, keys, err := decode(b)
 		if err != nil {
@@ -439,7 +439,7 @@ func BenchmarkResolve(b *testing.B) {
 	}
 }
 
-// A release of nothing is known by its id.
+// A release without files has the ID Empty.
 func TestEmpty(t *testing.T) {
 	t.Parallel()
 	r := open(t)

@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// tree makes a Tree of these paths without storing anything.
+// tree returns a Tree with these paths, without storing anything.
 func tree(t testing.TB, fallback string, paths ...string) *Tree {
 	t.Helper()
 	slices.Sort(paths)
@@ -45,8 +45,8 @@ func show4(a Answer) string {
 	return "404"
 }
 
-// Each golden file has the tree's paths in its part "tree", the fallback, if any, in its
-// part "fallback", and in "answers" lines of a path as it is sent and what it answers.
+// Each golden file has the tree's paths in "tree", an optional fallback in "fallback", and in "answers" lines with a
+// request's path and the expected answer.
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"clean", "hostile", "fallback"} {
@@ -87,7 +87,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// Releases of earlier versions may have PHP source: no path shows it, and no rule.
+// Releases of earlier versions may contain PHP source, which no path and no rule serves.
 func TestPHPSourceIsNotServed(t *testing.T) {
 	t.Parallel()
 	paths := []string{"config.php", "inc/a.PHTML", "index.html", "old.php.bak", "php", "x.php.html"}
@@ -105,8 +105,7 @@ func TestPHPSourceIsNotServed(t *testing.T) {
 	}
 }
 
-// An answer always names a file of the tree, hidden ones excepted; a redirect stays on
-// this host and leads to a file in one step.
+// Resolve returns a visible file of the tree. A redirect stays on the host and leads directly to a file.
 func FuzzResolve(f *testing.F) {
 	for _, path := range []string{
 		"/", "/a", "/a/", "/a.html", "/index", "/b/index.html", "//evil.test/", "/%2e%2e/%2e%2e/etc/passwd",
@@ -159,7 +158,7 @@ func TestMediaType(t *testing.T) {
 	for head, want := range map[string]string{
 		"":                                 plain,
 		"hello\n":                          plain,
-		"<html><script>":                   plain, // never a page
+		"<html><script>":                   plain, // never an HTML page
 		"\x89PNG\r\n\x1a\n":                octets,
 		strings.Repeat("ä", 400):           plain,
 		"x" + strings.Repeat("ä", 400):     plain,
@@ -176,7 +175,7 @@ func TestMediaType(t *testing.T) {
 	}
 }
 
-// Types of files that people offer for download, however their names are written.
+// File types for common downloads, whatever the case of their names.
 func TestMediaTypesByName(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{

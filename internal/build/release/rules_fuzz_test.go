@@ -11,9 +11,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Whatever the rule files and the request hold: an answer's file is one of the release
-// and not hidden, its headers are headers, and a redirect leads to a path of the site or
-// to a host that the rules name, in one line.
+// For any rule files and request, an answer's file is part of the release and not hidden, its headers are valid, and a
+// redirect is a single-line path of the site or a URL with a host that the rules name.
 func FuzzRules(f *testing.F) {
 	f.Add("/a/* /b/:splat 301\n/* /index.html 200", "/*\n X-A: :splat\n", "", "", "/a/b%2f//c?x=1", "de,en;q=0.5", "a=1")
 	f.Add(
@@ -71,8 +70,8 @@ func FuzzRules(f *testing.F) {
 	})
 }
 
-// What a thousand rules cost per request: for single paths, behind the same first
-// segment (the worst case: each is tried), and behind different ones.
+// BenchmarkRules measures a request with a thousand rules: for single paths, with the same first segment (the worst
+// case, because each is tried), and with different ones.
 func BenchmarkRules(b *testing.B) {
 	for name, line := range map[string]string{
 		"static":         "/old/page-%d /new/%d\n",

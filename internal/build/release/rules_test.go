@@ -11,7 +11,7 @@ import (
 	"slipway/internal/platform/blob"
 )
 
-// The limits of rules, as docs/redirects.md has them.
+// The limits of rules in docs/redirects.md.
 const (
 	maxRedirects = 10_000
 	maxDynamic   = 1_000
@@ -19,7 +19,7 @@ const (
 	maxHeaders   = 500
 )
 
-// ruledTree makes a Tree with these files and rule files without storing anything.
+// ruledTree returns a Tree with these files and rule files, without storing anything.
 func ruledTree(t testing.TB, paths []string, files map[string]string) (*Tree, []rules.Problem) {
 	t.Helper()
 	s := rules.Sources{Forward: []string{"api.example.com", "api.mysearch.example", "api.test"}}
@@ -44,7 +44,7 @@ func ruledTree(t testing.TB, paths []string, files map[string]string) (*Tree, []
 	return tree, problems
 }
 
-// shown is an answer as the tables write it.
+// shown formats an answer as in the tables.
 func shown(a Answer) string {
 	switch a.Kind {
 	case Found, Missing:
@@ -57,7 +57,7 @@ func shown(a Answer) string {
 	return fmt.Sprint(a.Status)
 }
 
-// ask takes "/path?query | Language=de | Cookie=a=1 | Host=x" apart.
+// ask parses "/path?query | Language=de | Cookie=a=1 | Host=x".
 func ask(line string) rules.Request {
 	parts := strings.Split(line, " | ")
 	q := rules.Request{Host: "site.test"}
@@ -78,7 +78,7 @@ func ask(line string) rules.Request {
 	return q
 }
 
-// The examples of Netlify's and Cloudflare's documentation, and what they leave open.
+// Redirects work like the examples in Netlify's and Cloudflare's documentation, and in cases that it doesn't mention.
 func TestRedirects(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -196,7 +196,7 @@ func TestRedirects(t *testing.T) {
 				"/assets/old.js":  "404",
 				"/logo.png":       "404",
 			},
-		}, // never a page for a missing asset
+		}, // a missing asset isn't answered with a page
 		"netlify, beyond ASCII": {
 			"/a /café#ü 301\n/b https://müller.test/straße?q=ä 301\n/c/* /ziel/:splat 302\n/old /new 301\n",
 			"index.html",
@@ -353,7 +353,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// What is not obeyed is named with its line.
+// Ignored lines are reported with their numbers.
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	for file, tt := range map[string]struct{ text, want string }{
@@ -396,7 +396,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// The examples of Cloudflare's and Netlify's documentation of _headers.
+// Header rules work like the examples in Cloudflare's and Netlify's documentation of _headers.
 func TestHeaderRules(t *testing.T) {
 	t.Parallel()
 	tree, problems := ruledTree(
@@ -472,7 +472,7 @@ https://:project.pages.dev/cors
 	}
 }
 
-// The same rules in the grammars of netlify.toml, slipway.toml and vercel.json.
+// The same rules work in netlify.toml, slipway.toml and vercel.json.
 func TestRuleTables(t *testing.T) {
 	t.Parallel()
 	table := `
@@ -579,8 +579,8 @@ func TestRuleTables(t *testing.T) {
 	}
 }
 
-// A thousand rules that all lead in circles, or that all set headers, cost one request
-// no more than a few of them.
+// A thousand rules that all redirect in circles, or that all set headers, don't make a request more expensive than a
+// few.
 func TestRuleCosts(t *testing.T) {
 	t.Parallel()
 	var circles, headers strings.Builder
@@ -610,8 +610,8 @@ func TestRuleCosts(t *testing.T) {
 	}
 }
 
-// Header rules that repeat a placeholder make no more of a request's path than one answer may
-// carry. It counts allocations, so it does not run beside others.
+// Header rules that repeat a placeholder are only expanded up to the limit of a response's headers. The test counts
+// allocations, so it doesn't run in parallel.
 func TestHeaderExpansions(t *testing.T) {
 	var headers strings.Builder
 	for range 500 {
@@ -624,7 +624,7 @@ func TestHeaderExpansions(t *testing.T) {
 	}
 }
 
-// One request is compared with a bounded number of rules, also where they lead in circles.
+// A request is compared with a limited number of rules, also if they redirect in circles.
 func TestRuleComparisons(t *testing.T) {
 	t.Parallel()
 	for name, rule := range map[string]func(i int) string{
@@ -651,7 +651,7 @@ func TestRuleComparisons(t *testing.T) {
 			}
 		})
 	}
-	old := rules.Rules{} // of a release that was made without the bound of one path
+	old := rules.Rules{} // of a release made without the limit per path
 	for range maxRedirects {
 		old.Redirects = append(old.Redirects, rules.Redirect{From: "/x", To: "/y", Status: 302, Cookie: []string{"a"}})
 	}
@@ -667,7 +667,7 @@ func TestRuleComparisons(t *testing.T) {
 	}
 }
 
-// Files of strangers are parsed within bounds, and what does not fit is named.
+// Parsing of rule files is limited, and ignored rules are reported.
 func TestRuleLimits(t *testing.T) {
 	t.Parallel()
 	var many, dynamic, headers, same strings.Builder

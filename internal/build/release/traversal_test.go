@@ -7,9 +7,8 @@ import (
 	"slipway/internal/build/rules"
 )
 
-// The corpus of ways out of a tree: encoded, encoded twice, with backslashes, NUL,
-// overlong UTF-8, and long. With and without rules that hand the rest of a path on, none
-// names a file that is not published, and none is an error of ours.
+// No path escapes from a tree: encoded, doubly encoded, with backslashes, NUL, overlong UTF-8, or very long. With and
+// without rules that forward the rest of a path, no unpublished file is served, and nothing fails.
 func TestTraversal(t *testing.T) {
 	t.Parallel()
 	corpus := []string{

@@ -9,7 +9,7 @@ import (
 	"slipway/internal/build/rules"
 )
 
-// A file is found, and protected, by either form of its name, whichever it has itself.
+// A file is found, and protected by rules, with either Unicode form of its name, whichever form it is stored with.
 func TestUnicodeForms(t *testing.T) {
 	t.Parallel()
 	const page, closed = "caf\u00e9/men\u00fc.html", "geb\u00fchr/x.txt"

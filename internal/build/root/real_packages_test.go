@@ -15,7 +15,7 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// Every kind of the catalogue can be made from Debian's packages, and what it is for runs in a sandbox with it.
+// Each kind in the catalogue can be installed from Debian's packages, and its programs run in a sandbox.
 func TestReal(t *testing.T) {
 	for _, k := range Catalogue {
 		t.Run(k.Name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestReal(t *testing.T) {
 	}
 }
 
-// toolTrials build a small site each.
+// toolTrials maps tools to commands that build a small site.
 var toolTrials = map[string]string{
 	"hugo":    `set -e; hugo new site . --force >/dev/null; mkdir -p layouts; echo works >layouts/index.html; hugo >&2; cat public/index.html`,
 	"mdbook":  `set -e; mkdir src; echo "[x](x.md)" >src/SUMMARY.md; echo works >src/x.md; touch book.toml; mdbook build >&2; cat book/x.html`,

@@ -44,7 +44,7 @@ func newWorld(t *testing.T) *world {
 // fake is a kind whose root contains dash and its libraries.
 var fake = Kind{Name: "fake1", Title: "Fake 1", Suite: "trixie", Debian: "Debian 13", Until: "2999-01-01", Packages: []string{"dash"}, Try: []string{"/usr/bin/dash", "-c", "exit 0"}}
 
-// script stands in for mmdebstrap: it writes a root that contains dash. $V is its version, and more runs before its end.
+// script replaces mmdebstrap by a script that creates a root with dash. $V is its version, and more is run at its end.
 func (w *world) script(version, more string) {
 	w.t.Helper()
 	libs, err := exec.Command("ldd", "/usr/bin/dash").Output()
@@ -86,7 +86,7 @@ func (w *world) count() int {
 	return strings.Count(string(text), "run")
 }
 
-// empty fails the test unless nothing of an installation is left, and no root is there.
+// empty fails the test if an installation left files, or a root exists.
 func (w *world) empty() {
 	w.t.Helper()
 	for _, dir := range []string{"new", "kept"} {
@@ -96,7 +96,7 @@ func (w *world) empty() {
 	}
 }
 
-// Two callers at once make one root, which both use; the next one finds it there.
+// Concurrent callers share one installation of a root, and later ones find it installed.
 func TestUse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -135,7 +135,7 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// An update replaces the old root as soon as nothing uses it, and one without newer packages replaces nothing.
+// An update replaces the old root when it is no longer in use. If no package is newer, it replaces nothing.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -175,7 +175,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-// An installation that fails, doesn't work, or is ended leaves nothing, and says what to do.
+// An installation that fails, is canceled, or whose programs don't work leaves nothing, and the error says what to do.
 func TestFailure(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ more, details string }{
@@ -224,7 +224,7 @@ func TestFailure(t *testing.T) {
 		if err := os.Remove(mark); err != nil {
 			t.Fatal(err)
 		}
-		// Children that left the process group are dead too, so the file doesn't come back.
+		// Child processes outside the process group are dead too, so the file isn't written again.
 		list, err := exec.Command("pgrep", "-f", mark).Output()
 		if len(list) > 0 || err == nil {
 			t.Errorf("still running: %s", list)
@@ -241,7 +241,7 @@ func until(t *testing.T, done func() bool) {
 	}
 }
 
-// A constraint that the host's PHP doesn't satisfy gets a kind of the catalogue, one that is there before one that isn't.
+// A constraint that the host's PHP doesn't satisfy gets a kind from the catalogue, preferably one that is installed.
 func TestChoose(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -272,7 +272,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// A mirror is a URL.
+// A mirror must be a URL.
 func TestMirror(t *testing.T) {
 	t.Parallel()
 	for text, good := range map[string]bool{
@@ -285,7 +285,7 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// A root that is used gets security updates after a week; one that nothing uses doesn't.
+// A root in use gets security updates after a week, an unused one doesn't.
 func TestWeeklyUpdate(t *testing.T) {
 	w := newWorld(t)
 	w.script("1", "")
@@ -319,7 +319,7 @@ func TestWeeklyUpdate(t *testing.T) {
 	}
 }
 
-// Hugo is the oldest that isn't older than the version that a project asks for; other tools have one kind.
+// The chosen Hugo is the oldest kind that isn't older than the project's version. Other tools have a single kind.
 func TestToolKind(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ tool, version, want string }{
@@ -341,7 +341,7 @@ func TestToolKind(t *testing.T) {
 	}
 }
 
-// When this process is killed, so is its installation, and the next process starts anew.
+// When this process is killed, its installation ends too, and the next process starts again.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	if dir := os.Getenv("ROOT_TEST_KILLED"); dir != "" {
@@ -365,8 +365,8 @@ func TestKilled(t *testing.T) {
 	until(t, func() bool { return exec.Command("pgrep", "-f", mark).Run() != nil })
 }
 
-// A release that gets no security updates any more is installed without the past ones if mirrors have removed them. Any other
-// isn't.
+// If mirrors have removed the security updates of a release without support, it is installed without them. A supported
+// release isn't.
 func TestEndedRelease(t *testing.T) {
 	t.Parallel()
 	for until, works := range map[string]bool{"2020-01-01": true, "2999-01-01": false} {
@@ -385,8 +385,8 @@ func TestEndedRelease(t *testing.T) {
 	}
 }
 
-// A program that keeps running has a root of its kind updated for as long as it runs, and after that nothing does. A release that has
-// ended isn't updated.
+// While a program runs for a long time, the root of its kind is updated, but not afterwards. A release without support
+// isn't updated.
 func TestUpdateOfWhatRuns(t *testing.T) {
 	w := newWorld(t)
 	w.script("1", "")
@@ -418,7 +418,8 @@ func TestUpdateOfWhatRuns(t *testing.T) {
 	later(250, 4)
 }
 
-// By systemd, an installation that a dead process left is ended before its files are removed, and a proxy's password is in no command line.
+// With systemd, a dead process's installation is stopped before its files are deleted, and a proxy's password isn't
+// part of any command line.
 func TestUnit(t *testing.T) {
 	w := newWorld(t)
 	w.script("1", `test "$HTTP_PROXY" = http://me:secret@proxy:1`)

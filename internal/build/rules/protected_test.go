@@ -8,8 +8,8 @@ import (
 	"unicode/utf16"
 )
 
-// A path that a file protects with Basic-Auth is closed, or there is no release. As it was, each of
-// these left /secret open.
+// A path that a file protects with Basic-Auth is protected, or the release fails. Each of these cases once left /secret
+// open.
 func TestProtectionIsNeverDropped(t *testing.T) {
 	t.Parallel()
 	const rule = "/secret/*\n  Basic-Auth: anna:pass\n"
@@ -92,7 +92,7 @@ func TestProtectionIsNeverDropped(t *testing.T) {
 	}
 }
 
-// A file with many problems doesn't hide that another one can't be understood.
+// A file with many problems doesn't hide a fatal problem of another file.
 func TestProblemsHideNothingFatal(t *testing.T) {
 	t.Parallel()
 	var s Sources
@@ -103,7 +103,7 @@ func TestProblemsHideNothingFatal(t *testing.T) {
 	}
 }
 
-// The repository's _headers counts where the published folder has none and a path would be open.
+// If the published folder has no _headers, the repository's _headers applies where a path would otherwise be open.
 func TestSpareHeaders(t *testing.T) {
 	t.Parallel()
 	const closed, open = "/secret/*\n  Basic-Auth: anna:pass\n", "/*\n  X-A: b\n"

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What placeholders stand for is filled in as far as an answer may carry it.
+// Placeholders are expanded only up to the limit of a response.
 func TestExpandIsBounded(t *testing.T) {
 	t.Parallel()
 	escaped := 0
@@ -16,7 +16,7 @@ func TestExpandIsBounded(t *testing.T) {
 	}
 }
 
-// A request's headers are taken apart once, however many rules ask for them.
+// A request's headers are parsed once, however many rules use them.
 func TestVisitorReadsOnce(t *testing.T) {
 	t.Parallel()
 	v := &Visitor{Left: 10}

@@ -79,7 +79,7 @@ func TestLTSLine(t *testing.T) {
 	}
 }
 
-// stock puts a fresh catalogue in place of the registry's.
+// stock stores a current catalogue, as if it came from the registry.
 func stock(t *testing.T, tc *Toolchain, pkg string, list string) {
 	t.Helper()
 	text := ""
@@ -124,10 +124,10 @@ func TestChoice(t *testing.T) {
 		{Node: "lts/-2"}:                        "20.20.2",
 		{Node: "18"}:                            "18.20.8 own",
 		{Node: "24.1.0"}:                        "24.1.0 own",
-		{Node: "24.1.1"}:                        "24.11.1 own", // the registry lacks some: the next one stands in
+		{Node: "24.1.1"}:                        "24.11.1 own", // the registry lacks this version, so use the next one
 		{Node: "24.3"}:                          "24.11.1 own",
 		{Node: "~22.1"}:                         "22.20.0 own",
-		{Node: "18.20.9"}:                       "18.20.9 own", // none does, and asking for it says so
+		{Node: "18.20.9"}:                       "18.20.9 own", // no version fits, and downloading it reports that
 		{Manager: "npm"}:                        "20.20.2 npm 11.19.1",
 		{Manager: "npm", Node: "18"}:            "18.20.8 own npm 10.9.4 own",
 		{Manager: "npm", Node: "16.20.2"}:       "16.20.2 own npm 9.9.4 own",
@@ -138,7 +138,7 @@ func TestChoice(t *testing.T) {
 		{Manager: "pnpm", ManagerVersion: "^9 || ^10"}: "20.20.2 pnpm 10.20.0 own",
 		{Manager: "pnpm", ManagerVersion: "^8"}:        "20.20.2 pnpm 8.15.9 own",
 		{Manager: "pnpm", ManagerVersion: "9.0.0"}:     "20.20.2 pnpm 9.0.0 own",
-		// asked for: it may say itself what it needs
+		// Requested explicitly, the manager's own requirement counts.
 		{Manager: "pnpm", Node: "16.20.2", ManagerVersion: "^10"}: "16.20.2 own pnpm 10.20.0 own",
 		{Manager: "yarn"}:                                           "20.20.2 yarn 1.22.22 own",
 		{Manager: "yarn", ManagerVersion: "^1"}:                     "20.20.2 yarn 1.22.22 own",
@@ -179,7 +179,8 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// Packages that don't run on the Node at hand get the newest long-term line on which the most of them do.
+// If dependencies don't support the current Node.js, LineFor returns the newest long-term line that most of them
+// support.
 func TestLineThatSuits(t *testing.T) {
 	t.Parallel()
 	tc := plainToolchain(t, newDir(t), nil)
@@ -192,10 +193,10 @@ func TestLineThatSuits(t *testing.T) {
 		">=18,>=20":                      "",
 		">=22.12.0":                      "24",
 		"^20.19.0 || >=22.12.0,>=22 <24": "22",
-		">=22,^16":                       "24", // no Node serves both
-		">=22,^16,>=18":                  "24", // as the server's, but two
+		">=22,^16":                       "24", // no version supports both
+		">=22,^16,>=18":                  "24", // the server's also supports two
 		">=25":                           "",   // no long-term line
-		">=24 <24.5":                     "",   // the newest of the line is none of them
+		">=24 <24.5":                     "",   // the line's newest version isn't in the range
 		"not a range,>=22":               "24",
 	} {
 		if got, err := tc.Line(t.Context(), "20.20.2", strings.Split(ranges, ","), t.Logf); err != nil || got != want {
@@ -204,7 +205,7 @@ func TestLineThatSuits(t *testing.T) {
 	}
 }
 
-// A package manager that doesn't run on the server's Node brings one with it.
+// If a package manager doesn't support the server's Node.js, LineFor returns a line that it supports.
 func TestLineForAManager(t *testing.T) {
 	t.Parallel()
 	tc := plainToolchain(t, newDir(t), nil)
@@ -260,7 +261,7 @@ func TestParseView(t *testing.T) {
 	}
 }
 
-// npm's answer is the registry's word: whatever it is, no panic, newest first.
+// parseView doesn't panic on any response of the registry, and sorts newest first.
 func FuzzView(f *testing.F) {
 	f.Add([]byte(`[{"version":"1.0.0","engines.node":">=4"},"2.0.0"]`))
 	f.Add([]byte(`{"version":"1.0.0"}`))

@@ -2,7 +2,7 @@ package toolchain
 
 import "testing"
 
-// A version fits a wish as npm reads it.
+// Fits interprets a range like npm.
 func TestFits(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -63,8 +63,8 @@ func TestRange(t *testing.T) {
 	}
 }
 
-// The reference is node-semver itself, as the host's npm carries it: for every pair we and
-// it must say the same. (It also refuses 1.x.3 and ==1.2.3, sometimes; we read them.)
+// Ranges agree with node-semver, from the host's npm, for every pair of range and version. (It sometimes rejects 1.x.3
+// and ==1.2.3, which parseRange accepts.)
 func TestRangeAgreesWithNPM(t *testing.T) {
 	t.Parallel()
 	npm, err := exec.LookPath("npm")
@@ -76,7 +76,7 @@ func TestRangeAgreesWithNPM(t *testing.T) {
 	}
 	lib := filepath.Join(filepath.Dir(filepath.Dir(npm)), "node_modules", "semver")
 	if _, err := os.Stat(lib); err != nil {
-		lib = "semver" // Debian's own packages are found through NODE_PATH's default
+		lib = "semver" // Node.js finds Debian's own packages in its default paths
 	}
 	partials := []string{
 		"*", "x", "0", "1", "1.x", "1.2", "1.2.x", "1.2.3", "0.0", "0.1", "0.0.1", "0.1.2", "1.2.3-rc.1", "v1.2",
@@ -132,8 +132,7 @@ console.log(JSON.stringify(rs.map(r => s.validRange(r) === null ? null : vs.map(
 	}
 }
 
-// A version that parses prints as one that parses to the same, and is in the range that
-// names it alone; a range never panics, and what it holds has sane numbers.
+// A valid version prints as an equal version and is in the range that consists of it. Parsing a range doesn't panic.
 func FuzzRange(f *testing.F) {
 	for _, s := range []string{">=18 <21", "^1.2.3-rc.1 || ~2", "1 - 2", "v20.1.0", "*", "1.2.3-0.a+b", "lts/*", "~>0.0.0"} {
 		f.Add(s, "1.2.3-rc.1")

@@ -11,9 +11,8 @@ import (
 	"slipway/internal/platform/sandbox"
 )
 
-// TestRealRegistry fetches from the npm registry, as in life. It runs when
-// SLIPWAY_TEST_NPM is set: to "1", or to the private networks (CIDRs, by commas) that
-// this machine's registry lives in. Unreachable is then a failure.
+// With the real npm registry, the toolchain works. SLIPWAY_TEST_NPM must be set: to "1", or to the private networks
+// (CIDRs, separated by commas) that contain this machine's registry. If it can't be reached, the test fails.
 func TestRealRegistry(t *testing.T) {
 	how := os.Getenv("SLIPWAY_TEST_NPM")
 	if how == "" {

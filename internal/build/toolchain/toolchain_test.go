@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// registry is a small npm registry that holds what the tests put there.
+// registry is a small npm registry for the tests' packages.
 type registry struct {
 	*httptest.Server
 	mu       sync.Mutex // guards packages
@@ -51,7 +51,7 @@ type registry struct {
 	lists    atomic.Int64 // package documents served
 	tarballs atomic.Int64
 	broken   atomic.Bool
-	slow     chan struct{} // a tarball waits for it, if not nil
+	slow     chan struct{} // tarballs wait for it, if not nil
 }
 
 type published struct {
@@ -73,7 +73,7 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	name := strings.TrimPrefix(q.URL.Path, "/") // a scope's slash arrives as %2f and is decoded
+	name := strings.TrimPrefix(q.URL.Path, "/") // the slash of a scope arrives as %2f and is decoded
 	if pkg, v, ok := strings.Cut(name, "/-/"); ok {
 		p := r.packages[pkg][strings.TrimSuffix(v, ".tgz")]
 		if p == nil {
@@ -116,14 +116,14 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	json.NewEncoder(w).Encode(doc)
 }
 
-// entry is a tar header's essence.
+// entry describes a tar entry.
 type entry struct {
 	name, text string
 	link       string
 	kind       byte
 }
 
-// put publishes a package of the given entries.
+// put publishes a package with these entries.
 func (r *registry) put(pkg, v string, manifest map[string]any, entries ...entry) {
 	var buf bytes.Buffer
 	z := gzip.NewWriter(&buf)
@@ -154,7 +154,7 @@ func (r *registry) put(pkg, v string, manifest map[string]any, entries ...entry)
 	r.packages[pkg][v] = &published{manifest: full, tarball: buf.Bytes()}
 }
 
-// says is a program that prints a line.
+// says returns a program that prints a line.
 func says(line string) string { return "#!/bin/sh\necho " + line + "\n" }
 
 func (r *registry) putNode(t testing.TB, v string) {
@@ -178,7 +178,7 @@ func (r *registry) putManager(pkg, v, node string, bins ...string) {
 
 func nodePkg(t testing.TB) string { return "node-linux-" + plainToolchain(t, newDir(t), nil).arch }
 
-// newDir is a directory that a foreign uid can walk to, which t.TempDir's first level is not for everybody.
+// newDir returns a directory that other users can access, unlike t.TempDir().
 func newDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "toolchain-")
@@ -192,7 +192,7 @@ func newDir(t testing.TB) string {
 	return dir
 }
 
-// plainToolchain has no walls, so its npm reaches the test's registry directly.
+// plainToolchain returns a toolchain without a sandbox, whose npm can connect to the test's registry.
 func plainToolchain(t testing.TB, dir string, r *registry) *Toolchain {
 	t.Helper()
 	s, err := sandbox.NewPlain(sandbox.Config{Dir: filepath.Join(dir, "sandbox"), Cgroup: newCgroup(t)})
@@ -210,7 +210,7 @@ func plainToolchain(t testing.TB, dir string, r *registry) *Toolchain {
 	return tc
 }
 
-// newCgroup names a cgroup of the test's own and takes it away in the end.
+// newCgroup returns the path of a new cgroup, and deletes it after the test.
 func newCgroup(t testing.TB) string {
 	t.Helper()
 	path := "/slipway/test-" + strings.ToLower(rand.Text())
@@ -227,10 +227,11 @@ func newCgroup(t testing.TB) string {
 	return path
 }
 
-// testLog shows the operator's log of a test that fails.
+// testLog writes the operator's log to the test's log.
 func testLog(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
 
-// walledToolchain is as in life: bubblewrap, and our proxy as the only way out.
+// walledToolchain returns a toolchain like in production: with bubblewrap, and the proxy as the only connection to the
+// outside.
 func walledToolchain(t testing.TB, dir string, r *registry) *Toolchain {
 	t.Helper()
 	s, err := sandbox.New(sandbox.Config{Dir: filepath.Join(dir, "sandbox"), Cgroup: newCgroup(t)})
@@ -259,7 +260,7 @@ func walledToolchain(t testing.TB, dir string, r *registry) *Toolchain {
 	return tc
 }
 
-// door serves the proxy on a socket of its own for each run.
+// door serves the proxy on a new socket for each run.
 func door(t testing.TB, dir string, proxy *egress.Proxy) func(context.Context) (sandbox.Network, func(), error) {
 	var n atomic.Int64
 	return func(context.Context) (sandbox.Network, func(), error) {
@@ -278,7 +279,7 @@ func door(t testing.TB, dir string, proxy *egress.Proxy) func(context.Context) (
 	}
 }
 
-// run runs a program of the tools as a build would.
+// run runs one of the tools like a build.
 func run(t testing.TB, tc *Toolchain, tools Tools, argv ...string) string {
 	t.Helper()
 	work := filepath.Join(newDir(t), "work")
@@ -350,7 +351,7 @@ func TestReadyInTheSandbox(t *testing.T) {
 			t.Errorf("%s holds %v after the installation, %v", place, list, err)
 		}
 	}
-	// The second time all is there: nothing is asked, nothing is said.
+	// The second time everything is installed: nothing is requested or logged.
 	lists, tarballs := r.lists.Load(), r.tarballs.Load()
 	said = nil
 	again, err := tc.Ready(t.Context(), want, func(f string, a ...any) { said = append(said, fmt.Sprintf(f, a...)) })
@@ -459,7 +460,7 @@ func TestRegistryDown(t *testing.T) {
 	if f := fault.As(err); f == nil || f.Kind != fault.Unavailable || f.RetryAfter == 0 {
 		t.Errorf("with a dead registry: %v, want a fault that may be retried", err)
 	}
-	// What is known and kept goes on working, also when its list is old.
+	// An installed version can be used even if the catalogue is old.
 	now := time.Now()
 	tc.now = func() time.Time { return now.Add(30 * 24 * time.Hour) }
 	said := ""
@@ -475,7 +476,7 @@ func TestOneDownloadForAll(t *testing.T) {
 	r := newRegistry(t)
 	r.putNode(t, "98.1.0")
 	dir := newDir(t)
-	// Two toolchains over one directory stand for two processes: flock tells them apart.
+	// Two toolchains with the same directory act as two processes, because flock separates them.
 	a, b := plainToolchain(t, dir, r), plainToolchain(t, dir, r)
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -519,7 +520,7 @@ func TestCancelAndCrashLeaveNothing(t *testing.T) {
 			t.Errorf("%s holds %v after a cancel, %v", place, list, err)
 		}
 	}
-	// What a power cut leaves: half a tool under its working names.
+	// Simulate a power failure: incomplete tools under their working names.
 	for _, place := range []string{"new/" + key + "/bin", "work/" + key + "/root/package/node_modules", "work/catalogue-pnpm/root"} {
 		if err := os.MkdirAll(filepath.Join(tc.c.Dir, place), 0o755); err != nil {
 			t.Fatal(err)
@@ -568,7 +569,7 @@ func TestHostilePackages(t *testing.T) {
 				t.Parallel()
 				tools, err := tc.Ready(t.Context(), w, nil)
 				if good {
-					// npm itself leaves out what is dangerous; what remains is a tool.
+					// npm itself skips dangerous entries. The remaining package is a tool.
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -616,7 +617,7 @@ func TestSweep(t *testing.T) {
 		}
 		return out
 	}
-	// 90 is used again and released, 91 is in use all the time, 92 is idle: it is the oldest that may go.
+	// 90 is used again and released, 91 is always in use, and 92 is idle, so it is the oldest that may be deleted.
 	tools, err := tc.Ready(t.Context(), Want{Node: "90.0.0"}, nil)
 	if err != nil {
 		t.Fatal(err)

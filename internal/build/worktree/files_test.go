@@ -64,7 +64,7 @@ func TestNodeVersion(t *testing.T) {
 	}
 }
 
-// many are so many files in folders that come before what a project is known by.
+// many is a number of files, in folders that are listed before the files that identify a project.
 type many int
 
 func (n many) Paths() []string {
@@ -79,7 +79,7 @@ func (many) Dangling() []string { return nil }
 
 func (many) ReadFile(string, int64) ([]byte, error) { return nil, fs.ErrNotExist }
 
-// Of more files than are listed, those near the top are.
+// If there are too many files to list, those near the root are listed.
 func TestTreeOfTooManyFiles(t *testing.T) {
 	t.Parallel()
 	tree := NewTree(many(MaxPaths + 10))

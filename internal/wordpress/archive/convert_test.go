@@ -12,7 +12,7 @@ import (
 	"slipway/internal/wordpress/archive"
 )
 
-// What the command line makes of another tool's archive is what a site's import takes apart.
+// An archive that the command line converted from another tool's can be imported.
 func TestConvertedArchive(t *testing.T) {
 	t.Parallel()
 	const dump = "CREATE TABLE `old_options` (id int);\nCREATE TABLE `old_usermeta` (id int);\n"

@@ -17,7 +17,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// responder answers in place of the network.
+// responder replaces the network.
 type responder func(r *http.Request) (*http.Response, error)
 
 func (s responder) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -37,7 +37,7 @@ func sends(body io.Reader, length int64) responder {
 	}
 }
 
-// until reads as the body of an answer does, whose request may be canceled.
+// until reads like a response's body whose request may be canceled.
 type until struct {
 	ctx context.Context
 	io.Reader
@@ -62,7 +62,7 @@ func redirects(to string) responder {
 	}
 }
 
-// drip sends some bytes every second, for ever.
+// drip sends a few bytes per second, forever.
 type drip int
 
 func (d drip) Read(b []byte) (int, error) {
@@ -70,12 +70,12 @@ func (d drip) Read(b []byte) (int, error) {
 	return min(int(d), len(b)), nil
 }
 
-// flood sends for ever, as fast as one reads.
+// flood sends forever, as fast as the client reads.
 type flood struct{}
 
 func (flood) Read(b []byte) (int, error) { return len(b), nil }
 
-// cutOff ends before its end.
+// cutOff ends too early.
 type cutOff struct{ io.Reader }
 
 func (c cutOff) Read(b []byte) (int, error) {
@@ -86,8 +86,8 @@ func (c cutOff) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// An archive is fetched as far as its site may store it, only over https, from a server that
-// goes on sending, and it is the one whose checksum was given.
+// A download stops at the site's storage limit, uses only https, fails if the server stops sending, and must have the
+// given checksum.
 func TestDownload(t *testing.T) {
 	t.Parallel()
 	const most = 1 << 30
@@ -95,7 +95,7 @@ func TestDownload(t *testing.T) {
 	for name, tt := range map[string]struct {
 		from responder
 		sum  string
-		want string // part of the error; empty: "an archive" comes
+		want string // part of the error; if empty, the download succeeds
 	}{
 		"plain":    {from: sends(strings.NewReader("an archive"), 10)},
 		"checksum": {from: sends(strings.NewReader("an archive"), -1), sum: hex.EncodeToString(right[:])},
@@ -147,7 +147,7 @@ func TestDownload(t *testing.T) {
 			})
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // the service stops: the job begins again
+	synctest.Test(t, func(t *testing.T) { // the service stops: the job starts again later
 		out := &http.Client{Transport: sends(drip(2<<20), -1)}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()

@@ -17,7 +17,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// packed is an archive in the making, of either kind.
+// packed builds an archive, tar or zip.
 type packed struct {
 	t   *testing.T
 	out bytes.Buffer
@@ -44,7 +44,7 @@ func (p *packed) ok(err error) {
 	}
 }
 
-// file adds a file of so many bytes.
+// file adds a file with this size.
 func (p *packed) file(name string, text io.Reader, size int64) {
 	if p.zip != nil {
 		w, err := p.zip.Create(name)
@@ -88,7 +88,7 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// drain loads nothing.
+// drain reads a dump without loading it.
 func drain(sql io.Reader) error { _, err := io.Copy(io.Discard, sql); return err }
 
 // prefixOf returns the prefix of a dump that is read in parts.
@@ -98,7 +98,7 @@ func prefixOf(sql io.Reader) (string, error) {
 	return p.Found()
 }
 
-// unpackThere takes an archive apart below a new directory, which it returns.
+// unpackThere unpacks an archive into a new directory, which it returns.
 func unpackThere(t *testing.T, archive []byte, left int64) (string, error) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "in", "next")
@@ -114,7 +114,7 @@ func unpackThere(t *testing.T, archive []byte, left int64) (string, error) {
 	return dir, u.open(file)
 }
 
-// Whatever paths and links an archive has, what is taken of it lies below the new wp-content.
+// Whatever paths and links an archive contains, its files are written only below the new wp-content.
 func TestUnpackStaysInside(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"tar", "zip"} {
@@ -166,8 +166,8 @@ func TestUnpackStaysInside(t *testing.T) {
 	}
 }
 
-// Archives that grow when they are unpacked, list more than anybody has, or are no archives
-// end in words, whatever they claim of themselves.
+// Archives that expand too much, list too many entries, or aren't archives fail with a clear error, whatever their
+// headers claim.
 func TestUnpackIsBounded(t *testing.T) {
 	t.Parallel()
 	begin := func(kind string) *packed {
@@ -217,7 +217,7 @@ func TestUnpackIsBounded(t *testing.T) {
 			quiet := bytes.Clone(crowd)
 			at := bytes.LastIndex(quiet, []byte("PK\x06\x06"))
 			n := binary.LittleEndian.Uint64(quiet[at+32:])
-			binary.LittleEndian.PutUint64(quiet[at+32:], n&0xffff) // archive/zip compares no more than these
+			binary.LittleEndian.PutUint64(quiet[at+32:], n&0xffff) // archive/zip only compares these bits
 			return quiet
 		}(), "more than"},
 		"cut off":    {begin("tar").end()[:60], "damaged"},
@@ -244,7 +244,7 @@ func TestUnpackIsBounded(t *testing.T) {
 		})
 	}
 
-	// An end that claims more entries than there is room for makes no room for them.
+	// No memory is allocated for more entries than the archive has room for.
 	liar := begin("zip").end()
 	end := bytes.LastIndex(liar, []byte("PK\x05\x06"))
 	large := append([]byte("PK\x06\x06"), make([]byte, 52)...)
@@ -257,7 +257,7 @@ func TestUnpackIsBounded(t *testing.T) {
 	}
 }
 
-// A disk that is full is no damaged archive.
+// A full disk isn't reported as a damaged archive.
 func TestUnpackToFullDisk(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -283,7 +283,7 @@ func TestUnpackToFullDisk(t *testing.T) {
 	if f := fault.As(u.open(file)); f == nil || f.Code != "disk_full" {
 		t.Errorf("%v", f)
 	}
-	// So does the archive on its way here: it is not the sender's connection that ended.
+	// Receiving the archive reports a full disk too, rather than a lost connection.
 	there, err := os.Create(filepath.Join(small, "archive"))
 	p.ok(err)
 	defer there.Close()
@@ -292,8 +292,7 @@ func TestUnpackToFullDisk(t *testing.T) {
 	}
 }
 
-// The prefix of a dump is WordPress's, whatever plugins call their tables and wherever the dump is
-// read in two parts.
+// Found returns WordPress's own prefix, whatever plugins call their tables and wherever the dump is split into parts.
 func TestPrefixOf(t *testing.T) {
 	t.Parallel()
 	table := func(name string) string { return "CREATE TABLE `" + name + "` (\n  `a` int\n);\n" }
@@ -341,7 +340,7 @@ func TestPrefixOf(t *testing.T) {
 	}
 }
 
-// A dump is loaded as it is unpacked: on disk there is only what is imported of it.
+// A dump is loaded while it is unpacked. Only the imported files are written to disk.
 func TestUnpackHoldsNoDump(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"tar", "zip"} {
@@ -353,7 +352,7 @@ func TestUnpackHoldsNoDump(t *testing.T) {
 		var loaded int64
 		u := &unpacking{ctx: t.Context(), dir: dir, left: 1 << 20, told: func(float64) {}}
 		u.load = func(sql io.Reader) error {
-			n, err := io.CopyN(io.Discard, sql, 16<<20) // in its middle
+			n, err := io.CopyN(io.Discard, sql, 16<<20) // half of the dump
 			p.ok(err)
 			for _, where := range []string{dir, filepath.Dir(dir), os.TempDir()} {
 				if files, err := filepath.Glob(filepath.Join(where, ".import-sql-*")); err != nil || len(files) > 0 {
@@ -379,8 +378,8 @@ func TestUnpackHoldsNoDump(t *testing.T) {
 	}
 }
 
-// What macOS adds to an archive is not taken for a dump or a plugin, a dump may be compressed, and
-// of two WordPress none is taken.
+// Files that macOS adds to an archive don't count as dumps or plugins. Dumps may be compressed. An archive with two
+// WordPress sites is rejected.
 func TestUnpackOfOthers(t *testing.T) {
 	t.Parallel()
 	var dump bytes.Buffer
@@ -431,7 +430,7 @@ func TestUnpackOfOthers(t *testing.T) {
 	}
 }
 
-// Bedrock's archives have the wp-content in web/app, and often one of the core's beside it, which isn't the site's.
+// Bedrock archives have their wp-content in web/app. The core's own wp-content beside it is ignored.
 func TestUnpackBedrock(t *testing.T) {
 	t.Parallel()
 	own := map[string]string{"uploads/2026/a.jpg": "picture", "plugins/shop/shop.php": "<?php", "themes/ours/style.css": "x"}
@@ -481,7 +480,7 @@ func TestUnpackBedrock(t *testing.T) {
 	}
 }
 
-// A folder app beside a wp-content isn't Bedrock's.
+// A folder app beside a wp-content doesn't make an archive Bedrock's.
 func TestUnpackAppBesideContent(t *testing.T) {
 	t.Parallel()
 	for _, top := range []string{"", "public/", "home/ada/web/"} {
@@ -515,7 +514,7 @@ func TestUnpackAppBesideContent(t *testing.T) {
 	}
 }
 
-// Files that are removed again, such as the core's, don't count towards the site's storage.
+// Files that are deleted after unpacking, such as the core's, don't count towards the site's storage.
 func TestUnpackCountsOnlyItsOwn(t *testing.T) {
 	t.Parallel()
 	for size, fits := range map[int]bool{900: true, 1001: false} {

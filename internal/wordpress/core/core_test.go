@@ -23,7 +23,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// origin stands in for wordpress.org: what it answers by address.
+// origin replaces wordpress.org: URL → content.
 type origin map[string][]byte
 
 func (o origin) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -57,8 +57,7 @@ func archiveOf(t *testing.T, files map[string]string) []byte {
 	return b.Bytes()
 }
 
-// The current release is downloaded and used only when its checksum is right; so is an
-// archive that the operator names.
+// A downloaded release, or an archive that the operator configured, is only used if its checksum is right.
 func TestDownloadedCore(t *testing.T) {
 	t.Parallel()
 	archive := archiveOf(t, map[string]string{
@@ -76,7 +75,7 @@ func TestDownloadedCore(t *testing.T) {
 	for name, tt := range map[string]struct {
 		source string
 		origin origin
-		want   string // of the error; empty: it works
+		want   string // part of the error; empty if it works
 	}{
 		"current": {"", origin{currentSum: []byte(right), currentArchive: archive}, ""},
 		"another archive": {
@@ -161,7 +160,7 @@ func TestDownloadedCore(t *testing.T) {
 	}
 }
 
-// Variables with the prefix WP_CONFIG_ are constants of WordPress, where they aren't ours.
+// Variables with the prefix WP_CONFIG_ define WordPress constants, except those that Slipway sets.
 func TestConstantsOfSites(t *testing.T) {
 	t.Parallel()
 	php, err := exec.LookPath("php")

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What a WordPress says of its content is bounded, and what is only for a comparison is not stored.
+// The description of a site's content is limited, and data for a comparison only isn't stored.
 func TestContentIsBounded(t *testing.T) {
 	t.Parallel()
 	said := `{"posts": [{"type": "` + strings.Repeat("t", 300) + `", "count": -5, "newer": -1, "changed": 999999999999999}` + strings.Repeat(`,{"type":"x"}`, 200) + `],

@@ -30,7 +30,7 @@ func tree(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// asked is a directory of which PHP is asked, as that of a site's WordPress is. Before is a command that runs first.
+// asked returns a Tree whose directory is read by PHP, like a running WordPress's. before is a command that runs first.
 func asked(t *testing.T, dir, before string) Asked {
 	t.Helper()
 	lib, err := filepath.Abs("../core/files/tasks/tree.php")
@@ -57,7 +57,8 @@ func asked(t *testing.T, dir, before string) Asked {
 	}
 }
 
-// Files are compared by content, wherever they are. Caches don't count, and links lead nowhere.
+// Files compares files by content, whether they are read locally or by PHP. Caches are ignored, and symbolic links
+// aren't followed.
 func TestCompareFiles(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 100_000)
@@ -87,7 +88,7 @@ func TestCompareFiles(t *testing.T) {
 	}
 }
 
-// PHP tells of the same files as are found here, whatever their names, in pages of any size.
+// PHP lists the same files as the local code, whatever their names and the page size.
 func TestTreesAgree(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{
@@ -158,7 +159,7 @@ func TestTreesAgree(t *testing.T) {
 	}
 }
 
-// What a release lays over folders is not the site's.
+// Folders over which a release is mounted aren't part of the site.
 func TestMountedIsLeftOut(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -173,7 +174,7 @@ func TestMountedIsLeftOut(t *testing.T) {
 	}
 }
 
-// What a site's PHP says may make no sense, and is an error then; it is never asked for ever.
+// Invalid responses of a site's PHP are errors, and repeated ones end the listing.
 func TestTreesThatMakeNoSense(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -233,7 +234,7 @@ func TestTreesThatMakeNoSense(t *testing.T) {
 	}
 }
 
-// Files are read a bounded number of bytes and names at a time, so that what is late loses little.
+// Digests are requested in parts with limited bytes and names, so that a timeout loses little.
 func TestDigestsAreAskedInParts(t *testing.T) {
 	t.Parallel()
 	var parts []int

@@ -25,7 +25,7 @@ import (
 	"slipway/internal/wordpress/pagecache"
 )
 
-// awake are programs that all run.
+// awake implements Programs with programs that all run.
 type awake struct{}
 
 func (awake) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, error) {
@@ -37,7 +37,7 @@ func (a awake) Awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
 	return e, err == nil
 }
 
-// fill asks for a page and stores what a program would answer.
+// fill requests a page and stores this body as its response.
 func fill(c *pagecache.Cache, r *http.Request, body string) {
 	h := http.Header{"Content-Type": {"text/html; charset=UTF-8"}}
 	defer c.Filling("site", r)()
@@ -54,8 +54,7 @@ func request(path string, header ...string) *http.Request {
 	return r
 }
 
-// What is said without the guard is what it would say: pages that are fresh, to visitors who
-// have no session.
+// Page returns what the guard would respond: fresh pages, for visitors without a session.
 func TestCachedPage(t *testing.T) {
 	t.Parallel()
 	cache := pagecache.New("")
@@ -103,8 +102,8 @@ func TestCachedPage(t *testing.T) {
 	}
 }
 
-// What the edge may ask a WordPress's program for without its guard are files that visitors see,
-// of deployments that are known to be a WordPress's.
+// The edge may serve a program's files without the guard only if they are visible to visitors and the deployment is
+// known to be a WordPress's.
 func TestFilesOfPrograms(t *testing.T) {
 	t.Parallel()
 	held := 0
@@ -137,7 +136,7 @@ func TestFilesOfPrograms(t *testing.T) {
 	if held != 1 {
 		t.Errorf("%d programs were held", held)
 	}
-	// What else answers is the guard, before the program.
+	// All other requests go through the guard.
 	e, ok := w.Awake("dep_1")
 	if !ok || e.Upstream != nil {
 		t.Fatal("requests pass the guard by")
@@ -209,7 +208,8 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// Folders in which plugins keep what they sell or receive are closed where they have no .htaccess, in a network, too; others aren't.
+// Folders in which plugins store sold or received files are closed even without a .htaccess, also in a multisite
+// network. Other folders aren't.
 func TestKnownFolders(t *testing.T) {
 	t.Parallel()
 	for folder, want := range map[string]bool{
@@ -230,8 +230,8 @@ func TestKnownFolders(t *testing.T) {
 	}
 }
 
-// Passwords are tried so often by one visitor, whichever path leads to the script; who goes on
-// when refused locks nobody else out.
+// A visitor's login attempts are limited, whatever path leads to the script. Attempts after a refusal don't lock out
+// other visitors.
 func TestThrottle(t *testing.T) {
 	t.Parallel()
 	x := newThrottle()
@@ -267,11 +267,11 @@ func TestThrottle(t *testing.T) {
 	}
 }
 
-// moving is a program whose first nodes are gone when a request comes, or fail once they have some of it.
+// moving is a program whose first nodes are gone when a request arrives, or fail after having received part of it.
 type moving struct {
-	gone     int // nodes that are
+	gone     int // number of nodes that are gone
 	reads    bool
-	dies     error // with what it has got
+	dies     error // error after it has received a part
 	acquired int
 	released int
 }
@@ -305,14 +305,15 @@ func (m *moving) RoundTrip(r *http.Request) (*http.Response, error) {
 	return plain(r, http.StatusOK, string(text)), nil
 }
 
-// A request that a node which is gone got nothing of goes to the next one, with its body; one that has been begun doesn't, and no
-// request is tried for ever. Every program that was held is released.
+// If a node is gone before it received any of a request, the request is sent to the next node with its body. A request
+// that may have been processed is only repeated if it is idempotent, and the attempts are limited. All programs are
+// released.
 func TestRequestFindsTheNextNode(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		moving
 		method string
-		want   string // empty: an error
+		want   string // empty means an error
 		asks   int
 	}{
 		"at once":            {moving{}, "POST", "a body", 1},
@@ -352,8 +353,8 @@ func TestRequestFindsTheNextNode(t *testing.T) {
 	}
 }
 
-// Wrong passwords from many addresses keep nobody out but the user they are tried for, and that one not on a device that they have logged
-// in from. Passwords of protected posts aren't logins.
+// Wrong passwords from many addresses only lock the attacked user, and not on a device on which the user has logged in.
+// Passwords of protected posts don't count as logins.
 func TestLoginsOfMany(t *testing.T) {
 	t.Parallel()
 	x, key := newThrottle(), Device([]byte("key"))
@@ -382,7 +383,7 @@ func TestLoginsOfMany(t *testing.T) {
 	}
 	known := cookie(time.Now().Add(time.Hour), "ada", "ada@example.test")
 
-	// An attack on one name, however it is written.
+	// An attack on one name in various spellings.
 	let := 0
 	for i := range 200 {
 		body := []string{"log=ada&pwd=x", "log=bob&+log=Ada&pwd=x", "log%5B%5D=ADA&pwd=x", "log=bob&log=ada+"}[i%4]
@@ -409,7 +410,7 @@ func TestLoginsOfMany(t *testing.T) {
 		t.Error("a known device tries passwords without end")
 	}
 
-	// What isn't understood has tries of its own.
+	// Forms that can't be parsed have their own limit.
 	let = 0
 	for i := range 100 {
 		body, kind := "--x\r\nContent-Disposition: form-data; name=log\r\n\r\nada\r\n--x--", "multipart/form-data; boundary=x"
@@ -424,7 +425,7 @@ func TestLoginsOfMany(t *testing.T) {
 		t.Errorf("%d tries by forms that aren't understood", let)
 	}
 
-	// Visitors of an office open a protected post; a login isn't one because its address says so.
+	// Many visitors from one office open a protected post. The URL alone doesn't make a request a login.
 	for i := range 100 {
 		if !post(500, "post_password=x&Submit=Enter", form, "", "?action=postpass") {
 			t.Fatalf("visitor %d of a protected post is kept out", i)
@@ -435,7 +436,8 @@ func TestLoginsOfMany(t *testing.T) {
 	}
 }
 
-// A page is the same for visitors of every campaign, who are told of theirs where it redirects; other queries have pages of their own.
+// Visitors of all campaigns share a cached page, and redirects keep their campaign parameters. Other queries have their
+// own pages.
 func TestCampaignsShareAPage(t *testing.T) {
 	t.Parallel()
 	var asked []string
@@ -490,24 +492,24 @@ func TestCampaignsShareAPage(t *testing.T) {
 	}
 }
 
-// answering are programs that all answer so.
+// answering implements Programs with a function as the transport.
 type answering func(*http.Request) (*http.Response, error)
 
-// Acquire is for Config.Programs.
+// Acquire implements Programs.
 func (a answering) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, error) {
 	return &endpoint.Endpoint{Transport: a, Release: func() {}}, nil
 }
 
-// Awake is the same.
+// Awake implements Programs.
 func (a answering) Awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
 	e, err := a.Acquire(context.Background(), deployment)
 	return e, err == nil
 }
 
-// RoundTrip is for http.RoundTripper.
+// RoundTrip implements http.RoundTripper.
 func (a answering) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
 
-// heard keeps what a site has told.
+// heard records what a site reports.
 type heard struct{ changed, at string }
 
 func (*heard) Served(context.Context, id.Deployment) (Served, error) {
@@ -531,7 +533,7 @@ func (c *changing) Served(context.Context, id.Deployment) (Served, error) {
 	return before, nil
 }
 
-// Settings that change while they are read aren't kept as they were.
+// If settings change while they are read, the old ones aren't cached.
 func TestForgetDuringRead(t *testing.T) {
 	t.Parallel()
 	c := &changing{}
@@ -548,7 +550,8 @@ func TestForgetDuringRead(t *testing.T) {
 	}
 }
 
-// A site tells what it changed after its answer began in a request of its own. Nobody else can.
+// A site reports changes made after its response began in a separate request. Requests without the site's mark are
+// ignored.
 func TestToldByRequest(t *testing.T) {
 	t.Parallel()
 	cache := pagecache.New("")
@@ -589,7 +592,8 @@ const (
 	desktopAgent = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0 Safari/537.36"
 )
 
-// A theme that asks for the visitor's device has a page for each kind, and what an owner keeps from the page cache is made each time.
+// A theme that checks the visitor's device has one cached page per kind of device. Pages that the owner excludes from
+// the cache aren't cached.
 func TestWhoGetsACachedPage(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -627,7 +631,7 @@ func TestWhoGetsACachedPage(t *testing.T) {
 	for _, tt := range []struct {
 		path   string
 		header []string
-		want   bool // whether the second one gets a cached page
+		want   bool // whether the second request gets a cached page
 	}{
 		{"/", nil, true},
 		{"/", []string{"User-Agent", phoneAgent}, true},
@@ -662,7 +666,8 @@ func TestWhoGetsACachedPage(t *testing.T) {
 	}
 }
 
-// Files of an owner's at the root go before WordPress, and browsers keep files whose address names a version.
+// The owner's files for the root take precedence over WordPress, and browsers may keep files whose URL contains a
+// version.
 func TestFilesAtTheRoot(t *testing.T) {
 	t.Parallel()
 	files := serving(func(w http.ResponseWriter, r *http.Request) bool {
@@ -704,21 +709,21 @@ func TestFilesAtTheRoot(t *testing.T) {
 	}
 }
 
-// serving are programs that serve files so.
+// serving implements Programs with a function that serves files.
 type serving func(http.ResponseWriter, *http.Request) bool
 
-// Acquire is for Config.Programs.
+// Acquire implements Programs.
 func (s serving) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, error) {
 	return &endpoint.Endpoint{Serve: s, Release: func() {}}, nil
 }
 
-// Awake is the same.
+// Awake implements Programs.
 func (s serving) Awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
 	e, err := s.Acquire(context.Background(), deployment)
 	return e, err == nil
 }
 
-// Content of a site that was made with Bedrock names files below /app.
+// bedrock maps URLs below /app, which the content of a Bedrock site contains, to wp-content.
 func TestBedrockAddresses(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]string{

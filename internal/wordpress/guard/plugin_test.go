@@ -12,7 +12,7 @@ import (
 	"slipway/internal/wordpress/pagecache"
 )
 
-// plugin runs Slipway's part of a WordPress with its hooks, and then a script, whose output it decodes.
+// plugin runs Slipway's plugin with stubs of WordPress's hooks, and then a script, whose output it decodes.
 func plugin(t *testing.T, env []string, script string, out any) {
 	t.Helper()
 	php, err := exec.LookPath("php")
@@ -67,7 +67,7 @@ namespace PHPMailer\PHPMailer { class PHPMailer {} }`,
 	}
 }
 
-// A device that WordPress marks when a user logs in is known by each of the user's names, and by no other.
+// After a user has logged in, the device's cookie is accepted for each of the user's names, and for no other user.
 func TestDeviceOfWordPress(t *testing.T) {
 	t.Parallel()
 	var got []string
@@ -92,7 +92,8 @@ func TestDeviceOfWordPress(t *testing.T) {
 	}
 }
 
-// The mail server that a site has goes before the operator's, and ways of plugins to send mail are asked where the operator has none.
+// A site's own mail server takes precedence over the operator's. If the operator has none, plugins that send mail are
+// asked.
 func TestMailOfSites(t *testing.T) {
 	t.Parallel()
 	const own = `require $argv[1] . '/wp-includes/pluggable.php'; require $argv[2]; `
@@ -131,7 +132,7 @@ func TestMailOfSites(t *testing.T) {
 	}
 }
 
-// A site's requests to itself say for a minute whose they are, to its own address alone.
+// A site's requests to itself carry a mark that is valid for a minute, only in requests to its own address.
 func TestLoopback(t *testing.T) {
 	t.Parallel()
 	var got map[string]string
@@ -154,7 +155,7 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-// Slipway's own look at a site passes maintenance; a program of this server that says it is Slipway doesn't.
+// Slipway's own checks pass the maintenance mode. Other programs that use the same user agent don't.
 func TestAskedBySlipway(t *testing.T) {
 	t.Parallel()
 	var got []bool
@@ -169,7 +170,7 @@ func TestAskedBySlipway(t *testing.T) {
 	}
 }
 
-// A clone sends no mail and runs no queue of the site that it was made of, unless its owner says that it is production.
+// A clone sends no mail and runs no queued actions, unless its owner marks it as production.
 func TestClonesAreStaging(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -207,7 +208,8 @@ func TestClonesAreStaging(t *testing.T) {
 	}
 }
 
-// What a site tells of itself reaches Slipway also if output began before, or a plugin removed the header: by a request of its own at the end.
+// A site's reports reach Slipway in a separate request at the end if output had already begun, or if a plugin removed
+// the header.
 func TestToldLate(t *testing.T) {
 	t.Parallel()
 	const stub = `
@@ -231,7 +233,7 @@ func TestToldLate(t *testing.T) {
 	}
 }
 
-// Whether a page is stored is known at its end, and so is for whose device it was made.
+// Whether a page may be stored, and for which device, is decided at its end.
 func TestPageIsKnownAtItsEnd(t *testing.T) {
 	t.Parallel()
 	const stub = `
@@ -261,7 +263,7 @@ func TestPageIsKnownAtItsEnd(t *testing.T) {
 	}
 }
 
-// A file's address changes with the file, so browsers may keep it for a year.
+// A file's URL changes with the file, so that browsers may keep it for a year.
 func TestVersionsOfFiles(t *testing.T) {
 	t.Parallel()
 	var got [][2]string
@@ -288,7 +290,7 @@ func TestVersionsOfFiles(t *testing.T) {
 	}
 }
 
-// A body that is a file is bounded as an uploaded file is, and a wrong application password is refused as one.
+// A file in a request's body has the same limit as an uploaded file, and a wrong application password is refused.
 func TestRESTOfWordPress(t *testing.T) {
 	t.Parallel()
 	var got []any

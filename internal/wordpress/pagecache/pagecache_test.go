@@ -16,7 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// fill asks for a page and stores what a program would answer.
+// fill requests a page and stores this body as its response.
 func fill(c *Cache, r *http.Request, body string, header ...string) {
 	h := http.Header{"Content-Type": {"text/html; charset=UTF-8"}}
 	for i := 0; i+1 < len(header); i += 2 {
@@ -37,7 +37,7 @@ func request(path string, header ...string) *http.Request {
 	return r
 }
 
-// After a purge one visitor gets a new page and the others the old one until it is there.
+// After a purge, one visitor waits for the new page, and others get the old one until the new one is stored.
 func TestCacheIsNoStampede(t *testing.T) {
 	t.Parallel()
 	c := New("")
@@ -71,7 +71,7 @@ func TestCacheIsNoStampede(t *testing.T) {
 	}
 }
 
-// What is somebody's own is neither stored nor answered from the cache.
+// A visitor's own page is neither stored nor served from the cache.
 func TestCachePassesBy(t *testing.T) {
 	t.Parallel()
 	c := New("")
@@ -110,7 +110,7 @@ func TestCachePassesBy(t *testing.T) {
 	}
 }
 
-// A page is sent as its visitor likes it, and is the same page whichever way.
+// A page is sent in the encoding that the visitor accepts, from a single stored page.
 func TestCachedPagesAreCompressed(t *testing.T) {
 	t.Parallel()
 	c := New("")
@@ -164,8 +164,7 @@ func TestCachedPagesAreCompressed(t *testing.T) {
 	}
 }
 
-// A site that fills the cache loses its own oldest pages and nobody else's, and the cache
-// counts as many bytes as it holds.
+// A site that fills the cache loses its own oldest pages, not those of others. The cache counts its size correctly.
 func TestCacheOfOneSiteIsBounded(t *testing.T) {
 	t.Parallel()
 	c := New("")
@@ -208,8 +207,7 @@ func TestCacheOfOneSiteIsBounded(t *testing.T) {
 	}
 }
 
-// What one owner's sites hold together is theirs to lose where there is no room, however many
-// they are; another owner's pages stay.
+// If the cache is full, the owner with the most loses pages, however many sites it has. Other owners' pages stay.
 func TestCacheOfOneOwnerIsBounded(t *testing.T) {
 	t.Parallel()
 	c := New("")
@@ -225,7 +223,7 @@ func TestCacheOfOneOwnerIsBounded(t *testing.T) {
 	}
 }
 
-// A page counts with its fields, and one with too many is not kept.
+// A page's header fields count towards its size, and a page with too many isn't stored.
 func TestCacheCountsFields(t *testing.T) {
 	t.Parallel()
 	c := New("")
@@ -239,8 +237,7 @@ func TestCacheCountsFields(t *testing.T) {
 	}
 }
 
-// A host that no browser writes so finds no page and leaves none, and neither does a request
-// with a body.
+// Requests whose host isn't in a browser's notation, and requests with a body, neither use nor fill the cache.
 func TestCacheKeys(t *testing.T) {
 	t.Parallel()
 	c := New("")
@@ -265,7 +262,7 @@ func TestCacheKeys(t *testing.T) {
 	}
 }
 
-// Whatever PHP reads as a session's cookie keeps a visitor's page from being stored for others.
+// Every cookie that PHP may read as a session's keeps a page from being stored for others.
 func TestSessionsOfPHP(t *testing.T) {
 	t.Parallel()
 	for _, cookie := range []string{
@@ -289,7 +286,7 @@ func TestSessionsOfPHP(t *testing.T) {
 	}
 }
 
-// A path may be as a browser's address holds it.
+// A purged path may be in a browser's percent-encoding.
 func TestPurgeOfEncodedPath(t *testing.T) {
 	t.Parallel()
 	c := New("")

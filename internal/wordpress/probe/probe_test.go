@@ -32,7 +32,7 @@ func TestWorse(t *testing.T) {
 	}
 }
 
-// What plugins list is checked only where it is a path of the site.
+// Only paths of the site are checked among the URLs that plugins list.
 func TestPaths(t *testing.T) {
 	t.Parallel()
 	got := Paths([]string{"/", "//elsewhere.test/", "https://elsewhere.test/", "/shop/ x", "/shop/", "/\n"})

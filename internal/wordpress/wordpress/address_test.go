@@ -21,8 +21,8 @@ import (
 	"slipway/internal/wordpress/guard"
 )
 
-// A site's program begins anew with another primary domain, and then its content is rewritten, from every address that it had; hosts of
-// before lead there.
+// After a change of the primary domain, the site's program restarts, and its content is rewritten from all previous
+// addresses. Requests to former hosts are redirected.
 func TestPrimaryDomain(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -85,7 +85,7 @@ func TestPrimaryDomain(t *testing.T) {
 			ssl_status, cert_issuer, cert_error, created_at, updated_at)
 			VALUES ('` + name + `', 'own', 'site', '` + name + `', '` + name + `', 'pending', '', FALSE, '', '', '{}', 0, 0, 0, 'pending', '', '', 0, 0)`)
 	}
-	// follow does what is to be done, and returns the work that began.
+	// follow runs the readdressing and returns the queued work.
 	follow := func() []Work {
 		t.Helper()
 		for range 2 {
@@ -147,7 +147,7 @@ func TestPrimaryDomain(t *testing.T) {
 	leads("blog.sites.test", "https://first.test")
 	leads("first.test", "")
 
-	// It waits for the program that knows the address: the one before writes the old one.
+	// It waits for the program with the new address, because the previous one would write the old address.
 	if err := w.work(t.Context(), list[0], 1); err == nil || replaced != nil {
 		t.Errorf("it does not wait for the program: %v, %v", err, replaced)
 	}
@@ -164,7 +164,7 @@ func TestPrimaryDomain(t *testing.T) {
 		t.Errorf("once more: %+v", again)
 	}
 
-	// Another one, while another operation is under way: the program knows at once, the content later.
+	// Another domain, while another operation is running: the program changes immediately, the content later.
 	var other operation.Operation
 	err = d.Write(t.Context(), func(tx *db.Tx) (err error) {
 		other, err = w.beginTx(t.Context(), tx, "own", "site", Work{What: kindUpdate})
@@ -195,14 +195,14 @@ func TestPrimaryDomain(t *testing.T) {
 		}
 	}
 
-	// Without a domain it has its own address again; and one from before all this is not touched.
+	// Without a domain the site has its own address again, and content from before this feature isn't changed.
 	must(`DELETE FROM domains`)
 	if list = follow(); len(list) != 1 || revision() != 3 {
 		t.Fatalf("without one: %+v", list)
 	}
 	leads("second.test", "")
 
-	// A rewriting that fails, or that nothing carried to its end, begins again, but not at once, and each time later.
+	// Rewriting that failed or was interrupted starts again after a pause that grows with each attempt.
 	began := db.Now()
 	waits := func(want time.Duration) {
 		t.Helper()
@@ -240,14 +240,15 @@ func TestPrimaryDomain(t *testing.T) {
 	if err := d.Write(t.Context(), func(tx *db.Tx) error { return w.readdressLaterTx(t.Context(), tx, list[0]) }); err != nil {
 		t.Fatal(err)
 	}
-	waits(10 * time.Minute) // after it succeeded
+	waits(10 * time.Minute) // after a success
 	must(`UPDATE wordpress_sites SET host = '-', content_host = '-'`)
 	if list := follow(); len(list) != 0 || revision() != 3 {
 		t.Errorf("a site of an earlier version: %+v", list)
 	}
 }
 
-// A host of before leads to the same page of the primary domain; what would be lost on the way is answered.
+// A former host redirects to the same page on the primary domain. Requests that would lose data by a redirect are
+// answered.
 func TestFormerHosts(t *testing.T) {
 	t.Parallel()
 	w := New(Config{DB: dbtest.New(t)})

@@ -8,7 +8,8 @@ import (
 	"slipway/internal/program/database"
 )
 
-// An update that adds tables and columns needs no database of before; one that drops or changes some does.
+// An update that only adds tables and columns can be undone without restoring the database. One that drops or changes
+// some can't.
 func TestLacks(t *testing.T) {
 	t.Parallel()
 	before := []string{"posts.ID", "posts.title", "orders.id"}
@@ -28,7 +29,7 @@ func TestLacks(t *testing.T) {
 	}
 }
 
-// What comes back of a failed change is what it has changed: visitors write to the database all the time.
+// Undoing a failed change restores only what it has changed, because visitors write to the database at any time.
 func TestBackParts(t *testing.T) {
 	t.Parallel()
 	columns := []string{"posts.ID"}
@@ -50,7 +51,7 @@ func TestBackParts(t *testing.T) {
 	}
 }
 
-// A clone is staging until it has a domain of its own.
+// A clone is a staging environment until it has its own domain.
 func TestEnvironmentOfClones(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -20,7 +20,8 @@ func TestMinor(t *testing.T) {
 	}
 }
 
-// Every form of an address is replaced, and what is another address is not: what an import, a clone or another domain rewrites.
+// Rewriting after an import, a clone or a change of the domain replaces an address in all notations, but not other
+// addresses that look similar.
 func TestAddressesAreRewritten(t *testing.T) {
 	t.Parallel()
 	lib, err := filepath.Abs("../core/files/tasks/serialized.php")

@@ -10,7 +10,7 @@ import (
 	"slipway/internal/wordpress/difference"
 )
 
-// stored is a host that has a copy of a site's wp-content, and perhaps the place itself.
+// stored is a Host with a copy of a site's wp-content, and optionally the original.
 type stored struct {
 	host
 	dir, copied string
@@ -21,7 +21,7 @@ func (h stored) StorageFolders(site.ID) (map[string]string, error) {
 	return map[string]string{"wp-content": filepath.Join(h.copied, "wp-content")}, nil
 }
 
-// Files are read here where they lie here. A copy that a backup makes of a volume may be half of it: PHP is asked then.
+// Files are only read locally from the original. A copy of a volume may be incomplete, so PHP is asked instead.
 func TestCopiesAreNoPlaces(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -40,8 +40,8 @@ func TestCopiesAreNoPlaces(t *testing.T) {
 	}
 }
 
-// A clone and its origin were the same when the clone was made, or at the last push between them, in whichever
-// direction it went.
+// A clone and its original were last the same when the clone was made, or at the last push between them in either
+// direction.
 func TestSameSince(t *testing.T) {
 	t.Parallel()
 	w := &WordPress{c: Config{DB: dbtest.New(t)}}

@@ -7,7 +7,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// A push of chosen files names files of wp-content, and leaves the database alone.
+// A push of selected paths accepts only paths in wp-content, and excludes the database.
 func TestPushOfPaths(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -15,8 +15,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// An event that a site schedules runs when it is due, not with those that were next before;
-// and whatever a site says, it is not looked at all the time.
+// A newly scheduled event runs when it is due, even before the previously next one. Whatever times a site reports, it
+// isn't called all the time.
 func TestScheduledEvent(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -31,9 +31,9 @@ func TestScheduledEvent(t *testing.T) {
 	begun := db.Now()
 	in := func(after time.Duration) string { return strconv.FormatInt(int64(begun.Add(after))/1000, 10) }
 	for name, tt := range map[string]struct {
-		before   time.Duration // when the next event was
+		before   time.Duration // time of the next event before the report
 		says     string
-		from, to time.Duration // when it is
+		from, to time.Duration // range of its time afterwards
 	}{
 		"sooner":     {time.Hour, in(5 * time.Minute), 5*time.Minute - time.Second, 5 * time.Minute},
 		"later":      {time.Hour, in(2 * time.Hour), time.Hour, time.Hour},
@@ -97,7 +97,7 @@ func TestScheduledEvent(t *testing.T) {
 	}
 }
 
-// Events of one site that take long keep no other site of its owner waiting.
+// A site's slow events don't delay other sites of its owner.
 func TestEventsOfOneOwner(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -125,7 +125,7 @@ func TestEventsOfOneOwner(t *testing.T) {
 	}
 	var running panics.Background
 	w.events(t.Context(), &running)
-	for range cronOfOwner { // all of them before the first has ended
+	for range cronOfOwner { // all of them start before the first one ends
 		<-began
 	}
 	w.events(t.Context(), &running)

@@ -12,8 +12,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// A restore in part brings back what belongs to that part: the prefix of tables comes with the
-// tables, and with the settings alone the present tables are still found.
+// A partial restore restores what belongs to the part: the tables' prefix is restored with the tables. If only the
+// settings are restored, the current tables are still used.
 func TestImportInPart(t *testing.T) {
 	t.Parallel()
 	key, err := seal.Load(filepath.Join(t.TempDir(), "key"))

@@ -20,8 +20,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// flushed is a WordPress whose site "site" has a page that visitors ask for whenever its object
-// cache is emptied: the latest moment at which it may still show what was there before.
+// flushed returns a WordPress whose site "site" gets a visitor each time its object cache is cleared, the latest moment
+// at which a page with old data may be cached.
 func flushed(t *testing.T, c Config) (_ *WordPress, cleared *[]string) {
 	t.Helper()
 	cleared = new([]string)
@@ -38,32 +38,33 @@ func flushed(t *testing.T, c Config) (_ *WordPress, cleared *[]string) {
 	return w, cleared
 }
 
-// host is a Host of sites without files.
+// host is a Host whose sites have no files.
 type host func(site string)
 
-// FetchStorage is for Config.Host.
+// FetchStorage implements Host.
 func (h host) FetchStorage(context.Context, site.ID) (io.Closer, error) {
 	return io.NopCloser(nil), nil
 }
 
-// KeepStorage is the same.
+// KeepStorage implements Host.
 func (h host) KeepStorage(context.Context, site.ID) error { return nil }
 
-// MakeStorage is the same.
+// MakeStorage implements Host.
 func (h host) MakeStorage(context.Context, site.ID, string) (string, error) { return "", nil }
 
-// StorageFolders is the same.
+// StorageFolders implements Host.
 func (h host) StorageFolders(site.ID) (map[string]string, error) { return nil, nil }
 
-// StorageDir is the same.
+// StorageDir implements Host.
 func (h host) StorageDir(site.ID) (string, bool) { return "", false }
 
-// Hold is the same.
+// Hold implements Host.
 func (h host) Hold(site.ID) (release func()) { return func() {} }
 
-// ClearRedis is the same.
+// StorageSize implements Host.
 func (host) StorageSize(context.Context, site.ID) (int64, error) { return 0, nil }
 
+// ClearRedis implements Host.
 func (h host) ClearRedis(site site.ID) bool { h(string(site)); return true }
 
 func (w *WordPress) shows(t *testing.T, what string) {
@@ -73,33 +74,33 @@ func (w *WordPress) shows(t *testing.T, what string) {
 	}
 }
 
-// tasks is a source of programs that run our scripts.
+// tasks implements Programs with programs that run Slipway's scripts.
 type tasks server
 
-// Acquire is for Config.Programs.
+// Acquire implements Programs.
 func (t tasks) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, error) {
 	return &endpoint.Endpoint{Tasks: server(t), Release: func() {}}, nil
 }
 
-// Awake is the same.
+// Awake implements Programs.
 func (t tasks) Awake(deployment id.Deployment) (*endpoint.Endpoint, bool) {
 	e, err := t.Acquire(context.Background(), deployment)
 	return e, err == nil
 }
 
-// Note is the same.
+// Note implements Programs.
 func (t tasks) Note(site.ID, string) {}
 
-// Renew is the same.
+// Renew implements Programs.
 func (t tasks) Renew(site.ID) {}
 
 func (t tasks) Quiet(site.ID, time.Duration) (release func()) { return func() {} }
 
-// FatalErrors is the same.
+// FatalErrors implements Programs.
 func (t tasks) FatalErrors(context.Context, site.ID, db.Time) []string { return nil }
 
-// After a replacement neither the object cache nor a page that was made of it shows the old text,
-// although visitors come at each moment in between.
+// After a search and replace, neither the object cache nor a cached page has the old text, even with a visitor at each
+// moment in between.
 func TestReplaceEmptiesCaches(t *testing.T) {
 	t.Parallel()
 	answer := `{"done": true, "place": {"rows": 1, "replacements": 2, "tables": {}, "skipped": []}, "progress": 1}`
@@ -127,8 +128,8 @@ func TestReplaceEmptiesCaches(t *testing.T) {
 	w.shows(t, "after a replacement")
 }
 
-// An operation that failed when it had changed something, and whose changes could not be taken
-// back, leaves nothing in the caches; one that had changed nothing leaves them alone.
+// An operation that failed after a change, and whose changes couldn't be undone, clears the caches. One that changed
+// nothing doesn't.
 func TestFailuresEmptyCaches(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
