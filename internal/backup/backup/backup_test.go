@@ -52,7 +52,7 @@ import (
 
 const anna = account.OwnerID("usr_anna")
 
-// world is the service with everything real below it.
+// world is the backup service with real services and its own database.
 type world struct {
 	*Backups
 	t       *testing.T
@@ -63,10 +63,10 @@ type world struct {
 	blobs   *blob.Store
 	gc      *gc.Collector
 	seal    *seal.Sealer
-	dir     string // of everything
-	place   string // of the repository
+	dir     string // parent of all directories
+	place   string // the repository's directory
 	storage map[site.ID][]snapshot.Folder
-	held    int // how often writes were held
+	held    int // 1 per pause of a site's writes, plus 1000 once it ends
 }
 
 func newWorld(t *testing.T, change ...func(*Config)) *world {
@@ -117,7 +117,7 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 	return w
 }
 
-// start runs the workers as a process does.
+// start runs the workers and returns a function that stops them.
 func (w *world) start() (stop func()) {
 	jobs := job.New(job.Config{
 		DB:     w.db,
@@ -137,7 +137,7 @@ func (w *world) start() (stop func()) {
 	return stop
 }
 
-// keyIn and placeIn are what newWorld's repository has in a directory.
+// keyIn and placeIn return the key and the directory of newWorld's repository.
 func keyIn(t *testing.T, dir string) *seal.Sealer {
 	t.Helper()
 	key, err := seal.Load(filepath.Join(dir, "key"))
@@ -183,7 +183,7 @@ func (w *world) commit(name string, files map[string]string) {
 	}
 }
 
-// site makes a site that is live.
+// site creates a live site.
 func (w *world) site(name string, files map[string]string) site.Site {
 	w.t.Helper()
 	w.commit(name, files)
@@ -230,7 +230,7 @@ func (w *world) backUp(id site.ID, n NewBackup) Backup {
 	return w.ended(b.ID)
 }
 
-// ended returns a backup once it is verified, or has failed.
+// ended waits until a backup is verified or has failed, and returns it.
 func (w *world) ended(id ID) (b Backup) {
 	w.t.Helper()
 	w.until("the backup has ended", func() bool {
@@ -276,7 +276,7 @@ func (w *world) env(id site.ID, vars ...site.NewVar) {
 	}))
 }
 
-// variables returns what a site's build and program would get.
+// variables returns the variables of a site's build and program.
 func (w *world) variables(id site.ID) string {
 	w.t.Helper()
 	e, err := w.sites.Export(w.t.Context(), id)
@@ -314,7 +314,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	return got
 }
 
-// objects are the names of what the repository stores.
+// objects returns the names of the repository's objects.
 func (w *world) objects() (names []string) {
 	w.t.Helper()
 	for e, err := range placeIn(w.t, w.dir).List(w.t.Context()) {
@@ -324,7 +324,7 @@ func (w *world) objects() (names []string) {
 	return names
 }
 
-// A restore and what else changes a site as a whole keep apart, unless one is a part of the other.
+// A restore and another change of a whole site exclude each other, unless one is part of the other.
 func TestRestoresKeepApart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -353,8 +353,8 @@ func TestRestoresKeepApart(t *testing.T) {
 	}
 }
 
-// A site is brought back as it was: pages, settings, variables and stored files, after all
-// of them have changed; and as it was before the restore, from the backup taken by it.
+// A restore brings back pages, settings, variables and stored files after all of them have changed. Restoring the
+// backup that it took first undoes it.
 func TestRestoreAndUndo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -418,7 +418,8 @@ func TestRestoreAndUndo(t *testing.T) {
 	}
 }
 
-// The backup that a restore takes first has what was written until the site's programs were held for the exchange: files and rows.
+// The backup that a restore takes first includes files and rows written until the site's programs were paused for the
+// exchange.
 func TestRestoreKeepsLastWrites(t *testing.T) {
 	t.Parallel()
 	var d memory
@@ -429,7 +430,7 @@ func TestRestoreKeepsLastWrites(t *testing.T) {
 		holds := 0
 		c.Storage.(*stored).hold = func(site.ID) func() {
 			if holds++; write != nil {
-				write(strconv.Itoa(holds)) // by what is just being held
+				write(strconv.Itoa(holds)) // writes by the program that is about to be paused
 			}
 			return func() {}
 		}
@@ -460,8 +461,7 @@ func TestRestoreKeepsLastWrites(t *testing.T) {
 	}
 }
 
-// Nothing of the site is stored any more, not even its blobs, and it comes back under
-// another name.
+// A deleted site, of which nothing is stored any more, can be restored under another name.
 func TestDeletedSiteComesBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -492,7 +492,7 @@ func TestDeletedSiteComesBack(t *testing.T) {
 		}
 		return err
 	}))
-	ok(t, w.db.Admin(t.Context(), "DELETE FROM release_holds")) // two hours have passed
+	ok(t, w.db.Admin(t.Context(), "DELETE FROM release_holds")) // as if two hours had passed
 	w.until("its blobs are collected", func() bool {
 		freed, err := w.gc.Collect(t.Context())
 		ok(t, err)
@@ -527,14 +527,14 @@ func TestDeletedSiteComesBack(t *testing.T) {
 	if got := w.variables(back.ID); got != want {
 		t.Errorf("variables:\n%s\nwant\n%s", got, want)
 	}
-	// It is a site like any other: it deploys.
+	// The restored site can be deployed like any other.
 	w.commit("shop", map[string]string{"index.html": "closed"})
 	_, err = w.deploys.Trigger(t.Context(), anna, back.ID, deploy.Trigger{Cause: deployment.ByAPI})
 	ok(t, err)
 	w.until("it deploys", func() bool { return w.page(back.ID, "/") == "closed" })
 }
 
-// Parts: files alone, settings alone, one path.
+// A restore can be limited to files, to settings or to one path.
 func TestRestoreInPart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -567,7 +567,7 @@ func TestRestoreInPart(t *testing.T) {
 		t.Errorf("settings restored brought files back: b is %q", got)
 	}
 	here := w.c.Storage
-	w.c.Storage = nil // a node that runs no programs
+	w.c.Storage = nil // a node without programs
 	for name, c := range map[string]struct {
 		to   RestoreTo
 		code string
@@ -585,7 +585,7 @@ func TestRestoreInPart(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// A site that lacks the folder gets nothing, rather than all but the files.
+	// A restore with files to a site without that storage folder fails and changes nothing.
 	other := w.site("other", map[string]string{"index.html": "mine"})
 	if o, _ := w.restoreTo(b.ID, RestoreTo{
 		Site: other.ID,
@@ -606,7 +606,7 @@ func TestRestoreInPart(t *testing.T) {
 	}
 }
 
-// A second backup of little change stores little, and a sweep takes nothing that a backup has.
+// A second backup after a small change stores little, and a sweep keeps everything that a backup uses.
 func TestSecondBackupAndSweep(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -665,15 +665,13 @@ func TestSecondBackupAndSweep(t *testing.T) {
 	if got := contents(t, dir); !maps.Equal(got, files) {
 		t.Errorf("%d files came back, want %d as they were", len(got), len(files))
 	}
-	// The second one stays when the first's objects are gone, and a third builds on it.
+	// The second backup stays complete after the first one's objects are deleted, and a third one builds on it.
 	if third := w.backUp(s.ID, NewBackup{}); third.Error != "" || third.Stored > 1<<20 {
 		t.Errorf("third: %+v", third)
 	}
 }
 
-// A damaged or missing object is reported by the verification; a restore of it changes
-// nothing; nothing secret lies in the repository.
-// Nothing expires the backups that people ask for, so a site has a bounded number of them.
+// Manual backups never expire, so their number per site is limited.
 func TestManualBackupsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -705,6 +703,8 @@ func TestManualBackupsAreBounded(t *testing.T) {
 	ok(t, create(BeforeUpdate))
 }
 
+// Verification reports damaged and missing objects, a restore of such a backup changes nothing, and the repository
+// contains no readable secret.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -785,7 +785,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// The archive opens with tar, zstd and zip, and holds what the site serves and stores.
+// The archive can be unpacked with tar, zstd and zip and contains what the site serves and stores.
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -859,14 +859,14 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// memory is databases of sites that hold a text each, in place of a server.
+// memory replaces the database server: each site's database holds one text.
 type memory struct {
 	mu      sync.Mutex // guards what follows
 	text    map[site.ID]string
-	checked []string // what was loaded to be compared
+	checked []string // dumps loaded for comparison
 	renewed []site.ID
-	scratch int   // loaded, and neither put nor dropped
-	refuse  error // of the next load
+	scratch int   // loaded dumps not yet put or dropped
+	refuse  error // error of the next load
 }
 
 func (d *memory) wire(c *Config) {
@@ -909,7 +909,7 @@ func (d *memory) wire(c *Config) {
 				if name != "main" || place != 2 || owner != anna {
 					return fmt.Errorf("%s at %d for %s", name, place, owner)
 				}
-				tx.AfterCommit(func() { // which a test waits for: see becomes
+				tx.AfterCommit(func() { // a test waits for this with becomes
 					d.mu.Lock()
 					d.text[id] = string(b)
 					d.mu.Unlock()
@@ -927,8 +927,8 @@ func (d *memory) wire(c *Config) {
 	}}
 }
 
-// becomes waits until a site's database holds a text, and the databases that were loaded are
-// put or dropped: that comes a moment after the transaction that says so.
+// becomes waits until a site's database holds text and all loaded dumps are put or dropped, which happens shortly after
+// the transaction commits.
 func (d *memory) becomes(w *world, id site.ID, text string) {
 	w.t.Helper()
 	w.until(fmt.Sprintf("the database of %s holds %q", id, text), func() bool {
@@ -947,8 +947,8 @@ func (d *memory) set(id site.ID, text string) {
 	}
 }
 
-// Databases are dumped while writes are held, compared when the backup is verified, and come
-// back together with the files: to the site, to a site that lost them, and to a new one.
+// Databases are dumped while writes are paused, compared during verification, and restored together with the files: to
+// the same site, to a site that lost them, and to a new site.
 func TestDatabases(t *testing.T) {
 	t.Parallel()
 	var d memory
@@ -971,7 +971,7 @@ func TestDatabases(t *testing.T) {
 	d.set(s.ID, "rows v2")
 	ok(t, os.WriteFile(filepath.Join(dir, "cat.jpg"), []byte("purr"), 0o640))
 
-	// A part of it; and nothing at all where the load fails.
+	// Restore only the database, and change nothing if loading the dump fails.
 	d.refuse = &fault.Error{Kind: fault.Conflict, Message: "The database can't be loaded"}
 	o, _ := w.restoreTo(b.ID, RestoreTo{})
 	d.becomes(w, s.ID, "rows v2")
@@ -999,7 +999,7 @@ func TestDatabases(t *testing.T) {
 		defer d.mu.Unlock()
 		return slices.Contains(d.renewed, s.ID)
 	})
-	// Undone; and brought back after the database was deleted.
+	// Undo the restore, then restore after the database was deleted.
 	w.ended(ID(result["backupId"]))
 	if o, _ := w.restoreTo(ID(result["backupId"]), RestoreTo{}); o.Status != operation.Success {
 		t.Errorf("undone: %+v", o)
@@ -1021,7 +1021,7 @@ func TestDatabases(t *testing.T) {
 	}
 }
 
-// A dump that fails fails the backup, in words, and the site goes on.
+// A failed dump fails the backup with its error, and the site's writes continue.
 func TestDumpFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) {
@@ -1039,8 +1039,8 @@ func TestDumpFails(t *testing.T) {
 	}
 }
 
-// With a recipient's identity a repository opens without the installation's key, without
-// either it doesn't, and says so.
+// A repository can be opened with a recipient's identity instead of the installation's key. With neither, the error
+// says so.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	id, err := age.GenerateX25519Identity()
@@ -1074,7 +1074,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// The repository works in a bucket as in a directory.
+// A repository works in a bucket as in a directory.
 func TestBucket(t *testing.T) {
 	t.Parallel()
 	server := s3test.New(t)
@@ -1098,8 +1098,8 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// Where little has changed, writes are held once and the files looked at once; where much has,
-// that look is given up, and what is backed up is of one moment all the same.
+// After small changes, writes are paused once and the files read once. After large changes the first reading is given
+// up, and the backup is still consistent.
 func TestOneLookOrTwo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -9,12 +9,12 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// What else must be known of a site is in each backup of its settings or its databases, and it is
-// told what of them comes back.
+// Every backup of settings or databases includes WordPress's extra data. A restore passes it back to WordPress and says
+// which parts are restored.
 func TestExtra(t *testing.T) {
 	t.Parallel()
 	var d memory
-	var told []string // of the transaction that was committed last
+	var told []string // by the last committed transaction
 	w := newWorld(t, d.wire, func(c *Config) {
 		c.WordPress = extra{`{"a":1}`, func(tx *db.Tx, s site.Site, extra json.RawMessage, of Restored) error {
 			say := fmt.Sprintf("%s settings %v databases %v new %v", extra, of.Settings, of.Databases, of.New)

@@ -19,7 +19,7 @@ import (
 	"slipway/internal/tenant/operation"
 )
 
-// damages are what may happen to an object.
+// damages are the kinds of damage to an object.
 var damages = map[string]func(path string) error{
 	"missing":   os.Remove,
 	"cut off":   func(path string) error { return os.Truncate(path, 5) },
@@ -34,7 +34,7 @@ var damages = map[string]func(path string) error{
 	},
 }
 
-// object returns the file of an object of a place.
+// object returns the path of an object's file.
 func object(t *testing.T, place, name string) (path string) {
 	t.Helper()
 	ok(t, filepath.WalkDir(place, func(p string, e fs.DirEntry, err error) error {
@@ -49,7 +49,7 @@ func object(t *testing.T, place, name string) (path string) {
 	return path
 }
 
-// whole reports whether all of a backup of the installation can be read.
+// whole returns an error unless a backup of the installation can be read completely.
 func whole(t *testing.T, repo *repository.Repository, id ID) error {
 	t.Helper()
 	c, err := OpenCopy(t.Context(), repo, id)
@@ -59,8 +59,8 @@ func whole(t *testing.T, repo *repository.Repository, id ID) error {
 	return c.Check(t.Context(), func(int64, int64) {})
 }
 
-// A backup of the installation finds that an object that it builds on is missing or damaged, and stores its content again: the new
-// backup is whole, and so are the earlier ones if the content is still there.
+// A backup of the installation detects missing or damaged objects that it builds on and stores their content again. The
+// new backup is complete, and so are earlier ones whose content still exists.
 func TestInstallationHeals(t *testing.T) {
 	t.Parallel()
 	for name, damage := range damages {
@@ -90,7 +90,7 @@ func TestInstallationHeals(t *testing.T) {
 				t.Errorf("found %d, second: %v, first: %v", second.Damage, whole(t, repo, second.ID), whole(t, repo, first.ID))
 			}
 
-			// What has changed since can't come back: the backup is listed as damaged, the new one is whole.
+			// Changed content can't be restored: its backup is listed as damaged, and the new one is complete.
 			m, err = snapshot.Load(t.Context(), repo, second.Manifest)
 			ok(t, err)
 			for _, p := range m.Packs {
@@ -121,7 +121,7 @@ func TestInstallationHeals(t *testing.T) {
 	}
 }
 
-// Content is read in turns where there is much of it: each backup reads a part, and all of it is known to be whole after a round.
+// Large content is checked in turns: each backup reads a part, and after one round all of it is verified.
 func TestExamineInTurns(t *testing.T) {
 	t.Parallel()
 	at, err := blob.Dir(t.TempDir())
@@ -147,7 +147,7 @@ func TestExamineInTurns(t *testing.T) {
 	}
 }
 
-// world's installation, as its settings have it.
+// installation configures a backup of the world's installation and returns the backup's directory.
 func (w *world) installation(t *testing.T, c *Config) (place string) {
 	t.Helper()
 	place = filepath.Join(c.Scratch, "elsewhere")
@@ -164,7 +164,7 @@ func (w *world) installation(t *testing.T, c *Config) (place string) {
 	return place
 }
 
-// told collects what operators are told.
+// told collects messages to operators.
 type told struct{ subjects []string }
 
 func (o *told) TellOperatorsTx(_ context.Context, _ *db.Tx, subject, text, path string) error {
@@ -172,8 +172,8 @@ func (o *told) TellOperatorsTx(_ context.Context, _ *db.Tx, subject, text, path 
 	return nil
 }
 
-// An installation whose backups fail, are late or damaged says so until they work again: in what doctor and metrics read, to operators
-// by mail, and in the audit log.
+// While the installation's backups fail, are late or are damaged, doctor, the metrics, an email to operators and the
+// audit log say so.
 func TestStanding(t *testing.T) {
 	t.Parallel()
 	var broken error
@@ -240,7 +240,7 @@ func TestStanding(t *testing.T) {
 		t.Errorf("content that isn't read: %+v", x)
 	}
 
-	// A damaged earlier one, of another content, is found by repair, which reads all.
+	// Repair reads all content and finds a damaged earlier backup.
 	repo, _, err := w.c.Installation.Open("")
 	ok(t, err)
 	list, err := Copies(t.Context(), repo)
@@ -253,7 +253,7 @@ func TestStanding(t *testing.T) {
 	}
 }
 
-// A job of the installation's backup that is given up ends the operation: the next one isn't refused because one is under way.
+// When a job of the installation's backup is given up, its operation ends, so that the next backup isn't refused.
 func TestInstallationGivenUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) { (&world{}).installation(t, c) })
@@ -262,7 +262,7 @@ func TestInstallationGivenUp(t *testing.T) {
 		o, err = w.c.Operations.OpenTx(t.Context(), tx, OfInstallation, operation.NewOperation{Kind: installationBackup, Unique: installationBackup})
 		return err
 	}))
-	for range 2 { // it may be called again
+	for range 2 { // it may be called twice
 		ok(t, w.installationGivenUp(t.Context(), BackUpInstallation{Operation: o.ID}, errors.New("too often")))
 	}
 	o, err := w.c.Operations.Get(t.Context(), OfInstallation, o.ID)
@@ -274,7 +274,8 @@ func TestInstallationGivenUp(t *testing.T) {
 	}
 }
 
-// The next backup of a site stores again what is missing or damaged in earlier ones, whose pages say what can't be restored.
+// The next backup of a site stores missing or damaged content of earlier ones again. Until then their pages say what
+// can't be restored.
 func TestSiteHeals(t *testing.T) {
 	t.Parallel()
 	for name, damage := range damages {
@@ -303,7 +304,7 @@ func TestSiteHeals(t *testing.T) {
 			for _, p := range m.Packs {
 				ok(t, damage(object(t, w.place, p)))
 			}
-			// What reading alone can find is found by a verification, such as the one that repair begins.
+			// Damage that only reading detects is found by a verification, such as the one that repair starts.
 			ok(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 				_, err := job.Enqueue(t.Context(), tx, Verify{Backup: first.ID}, job.Options{Queue: VerifyQueue})
 				return err

@@ -14,7 +14,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// holding counts how often a site's writes are held, and says then how long the next may take.
+// holding counts how often a site's writes are paused, and calls held with the count.
 type holding struct {
 	snapshot.Storage
 	dir  string
@@ -36,14 +36,14 @@ func (h *holding) Hold(site.ID) func() {
 	return func() {}
 }
 
-// A site whose changes take too long to be read while its writes are held is tried again, since a busy moment passes, but not for
-// ever.
+// If a site's changes take too long to read while its writes are paused, the backup tries again later, up to three
+// times.
 func TestHeldAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	dir := t.TempDir()
 	ok(t, os.WriteFile(filepath.Join(dir, "a"), []byte("b"), 0o600))
-	for quick, want := range map[int]int{1: 1, 3: 3, 9: 3} { // from which time on it is quick enough
+	for quick, want := range map[int]int{1: 1, 3: 3, 9: 3} { // quick: the attempt that is fast enough
 		c := snapshot.Collection{Writer: repository.NewWriter(t.Context(), w.c.Repository), Manifest: &snapshot.Manifest{}}
 		h := &holding{dir: dir, held: func(n int) {
 			c.Held = time.Nanosecond

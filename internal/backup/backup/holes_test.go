@@ -14,7 +14,7 @@ import (
 	"slipway/internal/tenant/operation"
 )
 
-// onDisk is how many bytes a tree takes on disk.
+// onDisk returns the disk space that a tree uses.
 func onDisk(t *testing.T, dir string) (n int64) {
 	t.Helper()
 	ok(t, filepath.WalkDir(dir, func(name string, _ os.DirEntry, err error) error {
@@ -28,7 +28,7 @@ func onDisk(t *testing.T, dir string) (n int64) {
 	return n
 }
 
-// A file of holes costs a backup next to nothing, and is one of holes where it is restored.
+// A sparse file adds almost nothing to a backup and is restored as a sparse file.
 func TestHolesStayHoles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -63,7 +63,7 @@ func TestHolesStayHoles(t *testing.T) {
 	}
 }
 
-// Names are bounded in all, as deep as folders lie: they are held in memory.
+// The total length of file names is limited, however deep the directories are, because names are held in memory.
 func TestNamesAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -97,8 +97,8 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
-// A restore that is more than the site may store is refused before anything is written. What
-// was one file with many names is many there.
+// A restore larger than the site's storage limit is refused before anything is written. Hard links count as separate
+// files, because they are restored as such.
 func TestRestoreFits(t *testing.T) {
 	t.Parallel()
 	room := int64(1 << 20)

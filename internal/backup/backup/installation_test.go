@@ -25,8 +25,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// An installation is copied while it runs: what the last copy has is not stored again, a sweep
-// takes nothing of a copy, and all of it comes back by an identity of age alone.
+// A running installation is copied: content of the last copy isn't stored again, a sweep deletes nothing of a copy, and
+// an age identity alone can restore all of it.
 func TestInstallation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -141,7 +141,7 @@ func TestInstallation(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 
-	// Without a key it doesn't open, in words; nothing there is no place to begin one.
+	// Without the key it can't be opened, and an empty directory isn't a repository.
 	if _, err := Copies(t.Context(), repository.New(repository.Config{
 		Backend:    at,
 		Identities: nil,
@@ -159,7 +159,7 @@ func TestInstallation(t *testing.T) {
 	})); !fault.Is(err, fault.NotFound) {
 		t.Errorf("an empty place: %v", err)
 	}
-	// The same in a bucket.
+	// The same works in a bucket.
 	cloud, _, err := blob.OpenBackend(s3test.New(t).Bucket(t), blob.Options{Cache: t.TempDir(), Opaque: true})
 	ok(t, err)
 	defer cloud.Close()
@@ -170,7 +170,7 @@ func TestInstallation(t *testing.T) {
 	ok(t, err)
 	ok(t, c.Check(t.Context(), func(int64, int64) {}))
 
-	// Scheduled ones go by the schedule, those by hand stay.
+	// Scheduled copies are pruned by the schedule, manual ones are kept.
 	for range 2 {
 		_, err := TakeCopy(t.Context(), repo, source, true)
 		ok(t, err)
@@ -182,8 +182,8 @@ func TestInstallation(t *testing.T) {
 	}
 }
 
-// The installation is backed up as often as the operator says, once by whoever looks first,
-// and not while a backup is under way.
+// The installation is backed up at the operator's interval, by the first node that finds it due, and not while a backup
+// is running.
 func TestInstallationIsDue(t *testing.T) {
 	t.Parallel()
 	at, err := blob.Dir(filepath.Join(t.TempDir(), "elsewhere"))
@@ -243,7 +243,7 @@ func TestInstallationIsDue(t *testing.T) {
 			t.Errorf("after %s there were %d backups, want %d", tt.after, n, want)
 		}
 	}
-	if n := taken(); n != 1 { // all of them of this very day
+	if n := taken(); n != 1 { // all of them are from today
 		t.Errorf("%d backups stay", n)
 	}
 }
@@ -255,8 +255,8 @@ func newSeal(t *testing.T) *seal.Sealer {
 	return s
 }
 
-// A database server that is away for a moment, or too slow, costs a copy nothing: the site is
-// read again. One that stays away is waited for once, not by every site.
+// If a database server is unavailable or slow for a moment, the copy reads the site again. For a server that stays
+// unavailable it waits once, not for every site.
 func TestInstallationWaitsForDatabases(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -265,7 +265,7 @@ func TestInstallationWaitsForDatabases(t *testing.T) {
 	repo := repository.New(repository.Config{Backend: at, Seal: w.seal})
 	away := &fault.Error{Kind: fault.Unavailable, Message: "The database server is not available", Code: "database_unavailable"}
 	slow := &fault.Error{Kind: fault.Unavailable, Message: "The database server is too slow", Code: "database_slow"}
-	var answers map[site.ID][]error // of the dumps, one after the other; the last one stays
+	var answers map[site.ID][]error // of consecutive dumps; the last one repeats
 	source := Source{
 		Blobs: w.blobs, Scratch: w.dir, Version: "test", Pause: time.Millisecond,
 		Control: everything{func(path string) (string, error) {

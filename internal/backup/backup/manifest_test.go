@@ -57,7 +57,7 @@ func TestManifest(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	for n := range plain { // one that is cut off is never taken for a whole one
+	for n := range plain { // a truncated manifest is never read as a complete one
 		if m, err := decoded(plain[:n]); err == nil {
 			t.Fatalf("%d bytes of %d are %+v", n, len(plain), m)
 		}
@@ -67,7 +67,7 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// Backups of the first version are read for as long as somebody has one.
+// Backups in the first version of the format can still be read.
 func TestFirstManifest(t *testing.T) {
 	t.Parallel()
 	got, err := decoded([]byte(`{"version":1,"id":"bkp_1","site":"site_1","at":"2026-11-20T10:00:00Z","includes":["files"],"packs":["p"],` +
@@ -95,7 +95,7 @@ func TestFirstManifest(t *testing.T) {
 	}
 }
 
-// What is read from any bytes takes memory in proportion to them, and is written again as it was.
+// Decoding any bytes takes memory in proportion to their length, and encoding the result returns the same bytes.
 func FuzzManifest(f *testing.F) {
 	plain, err := someManifest().Encode()
 	if err != nil {
@@ -111,7 +111,7 @@ func FuzzManifest(f *testing.F) {
 		}
 		again, err := m.Encode()
 		if err != nil {
-			return // such as a raw value that is no JSON
+			return // such as an invalid raw JSON value
 		}
 		got, err := decoded(again)
 		if err != nil || !reflect.DeepEqual(

@@ -17,11 +17,11 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// stored is the storage of sites in tests.
+// stored is a fake storage of sites.
 type stored struct {
 	list func(id site.ID) ([]snapshot.Folder, error)
 	hold func(id site.ID) (release func())
-	make func(id site.ID, name string) (snapshot.Folder, error) // nil: it can't
+	make func(id site.ID, name string) (snapshot.Folder, error) // nil: not supported
 }
 
 func (d *stored) FetchStorage(context.Context, site.ID) (io.Closer, error) {
@@ -47,13 +47,13 @@ func (d *stored) MakeStorage(_ context.Context, id site.ID, name string) (string
 
 func (d *stored) Hold(id site.ID) (release func()) { return d.hold(id) }
 
-// databaseServer is a server of databases in tests. Sites' databases have dumps.
+// databaseServer is a fake database server whose databases have dumps.
 type databaseServer struct {
 	of   func(id site.ID) ([]dumped, error)
 	load func(owner account.OwnerID, in io.Reader, check bool) (snapshot.Loaded, error)
 }
 
-// dumped is a database and what its dump says.
+// dumped is a database and its dump.
 type dumped struct {
 	Name  string
 	Place int64
@@ -97,7 +97,7 @@ func (s *databaseServer) Load(_ context.Context, owner account.OwnerID, r io.Rea
 	return s.load(owner, r, check)
 }
 
-// scratch is a dump that was loaded in a test.
+// scratch is a loaded dump.
 type scratch struct {
 	put  func(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, name string, place int64) error
 	drop func()
@@ -109,7 +109,7 @@ func (s *scratch) PutTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, i
 	return s.put(ctx, tx, owner, id, name, place)
 }
 
-// extra is a WordPress in tests: what must be known of it, and what is told of a restore.
+// extra is a fake WordPress: its data, and a callback for restores.
 type extra struct {
 	text  string
 	toldf func(tx *db.Tx, s site.Site, e json.RawMessage, of Restored) error // Optional.
@@ -130,7 +130,7 @@ func (extra) AdoptTx(context.Context, *db.Tx, site.Site, site.ID, operation.ID, 
 	return false, nil
 }
 
-// programs are the programs of sites in tests. Each field is optional.
+// programs are the fake programs of sites. Each field is optional.
 type programs struct {
 	room  func() int64
 	renew func(id site.ID) error
@@ -160,7 +160,7 @@ func (p *programs) Trial(context.Context) (Trial, error) {
 	return p.trial()
 }
 
-// noTrial takes everything and says nothing.
+// noTrial is a trial that accepts everything and returns nothing.
 type noTrial struct{}
 
 func (noTrial) Folder(context.Context, string) (snapshot.Folder, error) {
@@ -169,7 +169,7 @@ func (noTrial) Folder(context.Context, string) (snapshot.Folder, error) {
 func (noTrial) Answer(context.Context, Tried) (string, error) { return "", nil }
 func (noTrial) Close()                                        {}
 
-// everything is an installation of tests: a text, and sites.
+// everything is a fake installation: a text and sites.
 type everything struct {
 	copy  func(path string) (string, error)
 	sites []site.ID
@@ -178,7 +178,7 @@ type everything struct {
 func (c everything) CopyTo(_ context.Context, path string) (string, error) { return c.copy(path) }
 func (c everything) Sites(context.Context) ([]site.ID, error)              { return c.sites, nil }
 
-// opens is an Installation that answers with a function.
+// opens is an Installation implemented by a function.
 type opens func(to string) (*repository.Repository, Source, error)
 
 func (f opens) Open(to string) (*repository.Repository, Source, error) { return f(to) }

@@ -10,12 +10,12 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// A year of daily backups, pruned each day: the last seven days, four weeks and three
-// months stay, and the newest always does.
+// After a year of daily backups, pruned each day, the last seven days, four weeks and three months are kept, and always
+// the newest backup.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	s := Schedule{Every: "daily", At: "03:00", Keep: Keep{Daily: 7, Weekly: 4, Monthly: 3}}
-	var list []Backup // the newest first
+	var list []Backup // newest first
 	at := time.Date(2026, 1, 1, 3, 0, 0, 0, time.UTC)
 	for day := range 365 {
 		now := at.AddDate(0, 0, day)
@@ -68,7 +68,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// What is due begins once, whatever asks, and what fell due while nothing ran begins once.
+// A due backup starts once, however many nodes check, and so does one that fell due while none ran.
 func TestScheduledBackups(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -105,7 +105,7 @@ func TestScheduledBackups(t *testing.T) {
 	}
 }
 
-// Schedules are read whether their owner has fewer of them than are asked for or more.
+// Schedules can be read for fewer or more sites than the owner has schedules.
 func TestSchedulesOfSites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -114,7 +114,7 @@ func TestSchedulesOfSites(t *testing.T) {
 		s := w.site(fmt.Sprint("site-", i), map[string]string{"index.html": "x"})
 		ids = append(ids, s.ID)
 		if i == 3 {
-			break // it has none of its own
+			break // it has no schedule of its own
 		}
 		ok(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 			_, err := w.ScheduleTx(t.Context(), tx, anna, s.ID, SchedulePatch{Every: ptr("daily"), Daily: ptr(10 + i)})

@@ -10,7 +10,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// The newest backup of a site that includes files is what its storage is made of again.
+// NewestStored returns a site's newest backup that includes files, from which its storage can be rebuilt.
 func TestNewestStored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -24,7 +24,7 @@ func TestNewestStored(t *testing.T) {
 	newest := w.backUp(s.ID, NewBackup{Includes: []string{Files}})
 	want := contents(t, dir)
 	ok(t, os.WriteFile(filepath.Join(dir, "cat.jpg"), []byte("hiss"), 0o600))
-	w.restoreTo(newest.ID, RestoreTo{Includes: []string{Files}}) // before which that was backed up
+	w.restoreTo(newest.ID, RestoreTo{Includes: []string{Files}}) // takes a backup of the current files first
 	ok(t, os.WriteFile(filepath.Join(dir, "cat.jpg"), []byte("yowl"), 0o600))
 	w.backUp(s.ID, NewBackup{Includes: []string{Settings}})
 	x, err := w.NewestStored(t.Context(), s.ID)

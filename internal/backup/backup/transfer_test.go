@@ -14,8 +14,8 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// A transfer leaves the sender's Git credential behind: the site has none any more, and neither a download with secrets nor a restore to
-// a new site gives out the one in a backup of the time before. The receiver's own credential is in the backups that follow.
+// A transfer drops the sender's Git credential: the site has none, and neither a download with secrets nor a restore to
+// a new site returns the one in an earlier backup. Later backups include the receiver's credential.
 func TestTransferLeavesCredential(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -17,13 +17,13 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// stage is a place for trials that remembers what it was given.
+// stage is a fake place for trials that records its calls.
 type stage struct {
 	dir string
 
 	mu      sync.Mutex // guards what follows
 	folders map[string]string
-	ran     []string // what each program found: its folders' files and its databases
+	ran     []string // files and databases that each program found
 	open    int
 	answer  string
 	fails   error
@@ -95,9 +95,8 @@ func (s *stage) run(d *memory, t Tried) (string, error) {
 	return s.answer, s.fails
 }
 
-// What a backup holds of a program runs, with its files and databases, in a place of its own
-// before the backup counts as verified: a WordPress must answer, an application may need what
-// is outside, and a server without room or time says so.
+// Before a backup counts as verified, its program runs with its files and databases in isolation. A WordPress must
+// answer, an application may need services outside, and without enough room or time the result says so.
 func TestTrial(t *testing.T) {
 	t.Parallel()
 	var d memory
@@ -147,7 +146,7 @@ func TestTrial(t *testing.T) {
 	}
 	st.full = false
 
-	// What the store has lost since is there again when it runs.
+	// Blobs that the store has lost are restored before the program runs.
 	ok(t, filepath.WalkDir(filepath.Join(w.dir, "blobs"), func(path string, e os.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {
 			err = os.Remove(path)
@@ -172,7 +171,7 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// program makes of what a site serves a program, as a deployment would.
+// program turns what a site serves into a program, as a deployment does.
 func (w *world) program(s site.Site) bundle.ID {
 	w.t.Helper()
 	dir := w.t.TempDir()

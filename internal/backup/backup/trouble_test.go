@@ -25,7 +25,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// full is a place that takes so many objects more.
+// full is a backend with room for a limited number of further objects.
 type full struct {
 	blob.Backend
 	room atomic.Int64
@@ -39,8 +39,7 @@ func (f *full) Put(ctx context.Context, name string, r io.Reader, size int64) er
 	return f.Backend.Put(ctx, name, r, size)
 }
 
-// A place that is full fails the backup in words, wherever that happens, and spoils nothing
-// that is there.
+// A full backend fails the backup with an error message, at any step, and damages nothing that is stored.
 func TestPlaceIsFull(t *testing.T) {
 	t.Parallel()
 	var place full
@@ -60,7 +59,7 @@ func TestPlaceIsFull(t *testing.T) {
 		return n
 	}
 	before := objects()
-	for room := range int64(2) { // the pack, and the list
+	for room := range int64(2) { // for the pack and the list
 		ok(t, os.WriteFile(filepath.Join(dir, "a"), []byte(strings.Repeat("two ", 100+int(room))), 0o644))
 		place.room.Store(room)
 		place.err = []error{syscall.ENOSPC, syscall.EDQUOT}[room]
@@ -77,7 +76,7 @@ func TestPlaceIsFull(t *testing.T) {
 	}
 }
 
-// A disk without room for what is to be restored leaves the site as it is, and says so.
+// If the disk has too little room for a restore, the site stays unchanged and the error says so.
 func TestDiskIsFull(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -104,22 +103,20 @@ func TestDiskIsFull(t *testing.T) {
 	}
 }
 
-// mails is a Mailer.
+// mails implements Config.Mail.
 type mails func(owner account.OwnerID, text string)
 
-// TellOwnerTx is for Config.Mail.
 func (m mails) TellOwnerTx(_ context.Context, _ *db.Tx, owner account.OwnerID, _, text, _ string) error {
 	m(owner, text)
 	return nil
 }
 
-// Mails is the same.
 func (m mails) Mails() bool { return true }
 
-// siteNamed finds the name of the site in such a mail.
+// siteNamed matches the site's name in an email.
 var siteNamed = regexp.MustCompile(`"[^"]*"`)
 
-// Who has a schedule and no backup that could be verified for long is told, once.
+// An owner with a schedule gets one email when a site has had no verified backup for too long.
 func TestAlarm(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex // guards told
@@ -150,15 +147,15 @@ func TestAlarm(t *testing.T) {
 	if len(told) != 1 || told[0] != `usr_anna "blog"` {
 		t.Errorf("told %q", told)
 	}
-	b = w.backUp(s.ID, NewBackup{}) // a verified one ends it, until there is none again
+	b = w.backUp(s.ID, NewBackup{}) // a verified backup ends the alarm
 	ok(t, w.warn(t.Context(), b.VerifiedAt.Time().Add(3*24*time.Hour+time.Minute)))
 	if len(told) != 2 {
 		t.Errorf("told %q", told)
 	}
 }
 
-// The operator says how long that may be. A schedule that has just been set is not late
-// because the last backup is old; one whose backups never begin is, without any.
+// The operator sets the time without a verified backup. A new schedule isn't late because of an old backup, but one
+// whose backups never start is late even without any backup.
 func TestAlarmIsSet(t *testing.T) {
 	t.Parallel()
 	told := map[string]int{}
@@ -186,7 +183,7 @@ func TestAlarmIsSet(t *testing.T) {
 			t.Errorf("after %s: told %v, want %d each", tt.after, told, tt.want)
 		}
 	}
-	at := "04:00" // what is not how often doesn't begin the time anew
+	at := "04:00" // a change other than of the interval doesn't restart the time
 	ok(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 		_, err := w.ScheduleTx(t.Context(), tx, anna, old.ID, SchedulePatch{At: &at})
 		return err
@@ -197,8 +194,7 @@ func TestAlarmIsSet(t *testing.T) {
 	}
 }
 
-// A restore that is interrupted anywhere changes nothing that is half, and the next attempt
-// brings it to its end.
+// A restore interrupted at any step leaves nothing half-done, and the next attempt completes it.
 func TestRestoreIsInterrupted(t *testing.T) {
 	t.Parallel()
 	stopped := errors.New("the process is gone")
@@ -245,7 +241,7 @@ func TestRestoreIsInterrupted(t *testing.T) {
 			dir := w.folder(s.ID, map[string]string{"cat.jpg": "meow"})
 			d.text[s.ID] = "rows v1"
 			b := w.backUp(s.ID, NewBackup{})
-			before := w.backUp(s.ID, NewBackup{}) // what the restore takes first is another one
+			before := w.backUp(s.ID, NewBackup{}) // the restore itself takes another one first
 			d.text[s.ID] = "rows v2"
 			ok(t, os.WriteFile(filepath.Join(dir, "cat.jpg"), []byte("purr"), 0o640))
 			o, r := w.begun(b.ID)
@@ -277,7 +273,7 @@ func TestRestoreIsInterrupted(t *testing.T) {
 	}
 }
 
-// begun opens a restore's operation without its job, so that the test does the work itself.
+// begun opens a restore's operation without its job, so that the test can do the job's work.
 func (w *world) begun(id ID) (operation.Operation, Restore) {
 	w.t.Helper()
 	p, err := w.PlanRestore(w.t.Context(), anna, id, RestoreTo{})
@@ -295,8 +291,8 @@ func (w *world) begun(id ID) (operation.Operation, Restore) {
 	return o, r
 }
 
-// A dump that doesn't begin, three times, fails the backup: the site's writes are not held any
-// longer than it may be waited for each time.
+// A dump that doesn't start fails the backup after three attempts, and each attempt pauses the site's writes only for a
+// limited time.
 func TestDumpDoesNotBegin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *Config) {
@@ -310,8 +306,8 @@ func TestDumpDoesNotBegin(t *testing.T) {
 	}
 }
 
-// A backup stays while it is restored, to whichever site, and can be deleted afterwards; what is
-// deleted once a restore was planned is not restored, and no site is made for it.
+// A backup can't be deleted while it is being restored, to any site, but afterwards it can. A restore of a deleted
+// backup fails and creates no site.
 func TestDeleteWhileRestored(t *testing.T) {
 	t.Parallel()
 	hold, held := make(chan struct{}), make(chan struct{})
@@ -338,7 +334,7 @@ func TestDeleteWhileRestored(t *testing.T) {
 		o, err = w.RestoreTx(t.Context(), tx, anna, p)
 		return err
 	}))
-	<-held // it is backed up first
+	<-held // the restore takes a backup first
 	if err := remove(b.ID); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "being restored") {
 		t.Errorf("deleted while restored: %v", err)
 	}

@@ -25,7 +25,7 @@ var updateVector = flag.Bool("update-vector", false, "write testdata/vector anew
 
 const vector = "testdata/vector"
 
-// vectorFiles lie in the test vector's backup.
+// vectorFiles are the files of the test vector's backup.
 var vectorFiles = map[string]string{
 	"storage/uploads/cat.txt":          "meow\n",
 	"storage/uploads/2026/empty.txt":   "",
@@ -35,7 +35,7 @@ var vectorFiles = map[string]string{
 	"database/main.sql":                "CREATE TABLE t (a INT);\n",
 }
 
-// writeVector makes the repository of the test vector.
+// writeVector creates the test vector's repository.
 func writeVector(t *testing.T, dir string) {
 	t.Helper()
 	ok(t, os.RemoveAll(dir))
@@ -70,14 +70,14 @@ func writeVector(t *testing.T, dir string) {
 	ok(t, err)
 }
 
-// The test vector of docs/backup-format.md is read as it was written once: a change of the format needs
-// a version of its own.
+// The test vector of docs/backup-format.md, which was written once, can still be read. A change of the format needs a
+// new version.
 func TestVector(t *testing.T) {
 	if *updateVector {
 		writeVector(t, vector)
 	}
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "place") // the directory is written to
+	dir := filepath.Join(t.TempDir(), "place") // a copy, because the directory is written to
 	ok(t, os.CopyFS(dir, os.DirFS(filepath.Join(vector, "place"))))
 	key, err := seal.Load(filepath.Join(vector, "secrets.key"))
 	ok(t, err)
@@ -121,8 +121,8 @@ func TestVector(t *testing.T) {
 	}
 }
 
-// Backups open without Slipway: docs/backup-reader.py, in another language and by another's hand, reads
-// the test vector by key and by identity, refuses the wrong key, and notices damage.
+// Backups can be read without Slipway: docs/backup-reader.py, an independent implementation, reads the test vector with
+// the key or an identity, refuses a wrong key and detects damage.
 func TestReaderElsewhere(t *testing.T) {
 	t.Parallel()
 	const script = "../../../docs/backup-reader.py"

@@ -36,7 +36,8 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// world is an installation of sites that store something, in volumes: directories here are copies, and what is not kept is lost.
+// world is an installation of sites with storage in volumes: the directories here are copies, and changes that aren't
+// kept are lost.
 type world struct {
 	t     *testing.T
 	db    *db.DB
@@ -45,12 +46,12 @@ type world struct {
 	dir   string
 	sites []site.ID
 
-	lost, full site.ID // the first has no storage left, the other can't have any
+	lost, full site.ID // lost has no storage left, full can't have any
 	held       int
 	kept       []site.ID
 	renewed    []site.ID
 	newest     map[site.ID]*backup.Stored
-	renews     func(id site.ID) error // nil: it succeeds
+	renews     func(id site.ID) error // nil: success
 }
 
 func newWorld(t *testing.T) *world {
@@ -156,7 +157,7 @@ func (w *world) NewestStored(_ context.Context, id site.ID) (*backup.Stored, err
 	return w.newest[id], nil
 }
 
-// CopyTo and Sites make it the installation's own database.
+// CopyTo and Sites implement the installation's source.
 func (w *world) CopyTo(_ context.Context, path string) (string, error) {
 	return "sqlite", os.WriteFile(path, []byte("x"), 0o600)
 }
@@ -179,7 +180,7 @@ func (w *world) refills() *Refills {
 	return New(Config{DB: w.db, Operations: w.ops, Storage: w, Programs: w, Sites: w, Copies: w})
 }
 
-// ended returns how an operation ended.
+// ended waits for an operation's end and returns its result.
 func (w *world) ended(id operation.ID) (d Done, failed string) {
 	w.t.Helper()
 	var o operation.Operation
@@ -209,8 +210,8 @@ func (w *world) begin(from string, id backup.ID) (d Done, failed string) {
 	return w.ended(o.ID)
 }
 
-// What sites store comes back from a backup of the whole installation: that of every site that is still there, also where nothing is
-// left of it. What one site can't have back is told, and keeps nothing else back.
+// Storage is restored from a backup of the whole installation for every site that still exists, including sites whose
+// storage is gone. A site that can't be restored is reported and doesn't affect the others.
 func TestFromInstallation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -245,7 +246,7 @@ func TestFromInstallation(t *testing.T) {
 		t.Errorf("kept %v, renewed %v, want %v; held %d", w.kept, w.renewed, want, w.held)
 	}
 
-	// The newest where none is named, and in words why there is none.
+	// Without an ID the newest backup is used, and if there is none, the error says so.
 	if d, failed = w.begin("the place", ""); failed != "" || d.Copy != newer {
 		t.Errorf("the newest: %+v, %s", d, failed)
 	}
@@ -259,7 +260,7 @@ func TestFromInstallation(t *testing.T) {
 		t.Errorf("a place that isn't there: %s", failed)
 	}
 
-	// A service that was stopped goes on with the site where it was, and with the same backup.
+	// A restarted service continues with the site where it stopped, from the same backup.
 	var o operation.Operation
 	step, err := json.Marshal(Done{Copy: taken, Sites: 1, After: first, Problems: []string{"one"}})
 	ok(t, err)
@@ -292,7 +293,8 @@ func TestFromInstallation(t *testing.T) {
 	}
 }
 
-// Without a place, each site gets what its own newest backup has, and who has none is counted.
+// Without an installation's backup, each site is restored from its own newest backup, and sites without one are
+// counted.
 func TestFromOwnBackups(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -321,7 +323,7 @@ func TestFromOwnBackups(t *testing.T) {
 	}
 }
 
-// open opens the operation by which a site is restored, or changed as a whole.
+// open opens an operation that restores or changes a site.
 func (w *world) open(n operation.NewOperation) (operation.ID, error) {
 	var o operation.Operation
 	err := w.db.Write(w.t.Context(), func(tx *db.Tx) (err error) {
@@ -336,7 +338,7 @@ func (w *world) end(id operation.ID) {
 	ok(w.t, w.db.Write(w.t.Context(), func(tx *db.Tx) error { return w.ops.EndTx(w.t.Context(), tx, id, "", "", nil) }))
 }
 
-// refill is one attempt of the job, from where the last one stopped.
+// refill runs one attempt of the job from where the last one stopped.
 func (w *world) refill(x Refill) (Done, error) {
 	w.t.Helper()
 	err := w.refills().refill(w.t.Context(), x, 1)
@@ -345,8 +347,9 @@ func (w *world) refill(x Refill) (Done, error) {
 	return done, err
 }
 
-// A site that is being restored or changed is waited for, and while its storage is put back neither begins. A crash in the middle
-// leaves no operation behind that would keep the site's others away for ever; who keeps a site busy keeps the others' back only so long.
+// The job waits for a site that is being restored or changed, and blocks such operations while it restores the site's
+// storage. A crash leaves no operation that would block the site forever. A site that stays busy delays the others only
+// for a limited time.
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -379,7 +382,7 @@ func TestOneAtATime(t *testing.T) {
 	}
 
 	broken := errors.New("the database is away")
-	w.renews = func(id site.ID) error { // within the restore of the first site
+	w.renews = func(id site.ID) error { // during the restore of the first site
 		for _, other := range []operation.NewOperation{restore(first), change} {
 			if _, err := w.open(other); !fault.Is(err, fault.Conflict) {
 				t.Errorf("%s begins beside it: %v", other.Kind, err)
@@ -405,7 +408,7 @@ func TestOneAtATime(t *testing.T) {
 		t.Errorf("the first one's operation: %+v, %v", of, err)
 	}
 
-	// As if that had been so for as long as is waited.
+	// Move the start of the wait back by the whole waiting time.
 	done.Waits -= db.Time(patience / time.Millisecond)
 	step, err := json.Marshal(done)
 	ok(t, err)
@@ -427,7 +430,7 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// What stops for good, or whose site is deleted meanwhile, ends the site's operation, too.
+// The site's operation also ends when the job is given up or the site is deleted meanwhile.
 func TestNothingStaysOpen(t *testing.T) {
 	t.Parallel()
 	for name, stop := range map[string]func(w *world, x Refill){

@@ -14,8 +14,8 @@ import (
 	"slipway/internal/platform/seal"
 )
 
-// Files and dumps are stored at the same time: each comes back as it was, what two of them
-// have in common is stored once, and every pack has its name.
+// Files and dumps stored at the same time are each read back unchanged, shared content is stored once, and every pack
+// has its name.
 func TestStoredAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	key, err := seal.Load(filepath.Join(t.TempDir(), "key"))
@@ -87,7 +87,7 @@ func noise(seed uint64, n int) []byte {
 	return b
 }
 
-// cutOneByOne is cut as its definition has it.
+// cutOneByOne is a simple implementation of cut.
 func cutOneByOne(b []byte) int {
 	if len(b) <= minPiece {
 		return len(b)
@@ -101,7 +101,7 @@ func cutOneByOne(b []byte) int {
 	return min(len(b), MaxPiece)
 }
 
-// Content is cut where it always was: else a backup would store again what earlier ones have.
+// Content is cut at the same positions as in earlier versions. Otherwise a backup would store existing content again.
 func TestCutIsWhereItWas(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -130,10 +130,10 @@ func TestCutIsWhereItWas(t *testing.T) {
 		MaxPiece + 5,
 	} {
 		check(b[:n])
-		check(make([]byte, n)) // is cut nowhere
+		check(make([]byte, n)) // is not cut
 	}
-	// A cut at every place of a group of lanes, and of what is left behind the last one.
-	var ending []byte // 64 bytes after which content is cut
+	// Cut at every position of a group of lanes, and of the rest after the last group.
+	var ending []byte // 64 bytes that cause a cut
 	for ending == nil {
 		for i := range b[:MaxPiece] {
 			b[i] = byte(r.Uint32())
@@ -148,7 +148,7 @@ func TestCutIsWhereItWas(t *testing.T) {
 			copy(x[minPiece+at-min(at, 64):], ending[64-min(at, 64):])
 			check(x)
 			if at >= 64 {
-				copy(x[minPiece+at-64:], ending) // and a second one behind it
+				copy(x[minPiece+at-64:], ending) // a second ending after it
 				check(append(x, ending...))
 			}
 		}

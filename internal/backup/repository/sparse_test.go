@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What is written through sparse is what comes out, whichever way it is cut.
+// Data written through sparse in pieces of any size is read back unchanged.
 func TestSparse(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

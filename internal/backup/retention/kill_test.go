@@ -18,11 +18,11 @@ import (
 	"slipway/internal/tenant/billing"
 )
 
-// childVariable makes this test's program a process that works until it is killed.
+// childVariable makes the test binary run as a process that works until it is killed.
 const childVariable = "SLIPWAY_RETENTION_NODE"
 
-// work lets time go by, half a day at a time, and does what is due; backups end well or not. It prints a line whenever something may be
-// committed.
+// work advances time by half a day per step and runs what is due. Backups succeed or fail at random. work prints a line
+// whenever something may be committed.
 func work(dir, url string) error {
 	ctx := context.Background()
 	d, err := db.Open(ctx, db.Config{URL: url, Log: slog.New(slog.DiscardHandler), Readers: 4})
@@ -40,7 +40,7 @@ func work(dir, url string) error {
 	}
 }
 
-// turn is half a day.
+// turn advances time by half a day.
 func (s *services) turn(ctx context.Context) error {
 	for _, do := range []func() error{
 		func() error {
@@ -50,7 +50,7 @@ func (s *services) turn(ctx context.Context) error {
 		func() error { return s.Tick(ctx) },
 		func() error {
 			status := `status = 'completed', verified_at = 1`
-			if rand.IntN(3) == 0 { // and long ago, so that it is taken again
+			if rand.IntN(3) == 0 { // long ago, so that it is taken again
 				status = `status = 'failed', error = 'a test', created_at = created_at - 3600001`
 			}
 			return s.db.Admin(ctx, `UPDATE backups SET `+status+` WHERE status = 'pending'`)
@@ -65,8 +65,8 @@ func (s *services) turn(ctx context.Context) error {
 	return nil
 }
 
-// Processes that are killed at any moment, again and again: each notice and each event went out once, no site was deleted without a
-// verified backup, and none of an account that paid.
+// After processes are killed at random moments, each notice and event was sent once, no site was deleted without a
+// verified backup, and no site of a paying account was deleted.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	url, dir := dbtest.URL(t), t.TempDir()
@@ -115,7 +115,7 @@ func TestKilled(t *testing.T) {
 	t.Logf("%d kills", kills)
 }
 
-// killed starts a process and kills it after some lines.
+// killed starts a process and kills it after it has printed some lines.
 func killed(ctx context.Context, what string, lines int) error {
 	c := exec.CommandContext(ctx, os.Args[0])
 	c.Env = append(os.Environ(), childVariable+"="+what)

@@ -34,7 +34,7 @@ func ok(t testing.TB, err error) {
 	}
 }
 
-// seen is the clock of a test, which follows from the hours that are sealed: processes that are killed have it in common.
+// seen is a clock that processes share, derived from the sealed hours.
 type seen struct{ db *db.DB }
 
 func (c seen) Now() db.Time {
@@ -45,7 +45,7 @@ func (c seen) Now() db.Time {
 	return at.Add(3 * time.Hour)
 }
 
-// told keeps mails where a test finds them, in the transaction that sends them.
+// told stores emails in the database, in the transaction that sends them.
 type told struct{ none bool }
 
 func (m told) Mails() bool { return !m.none }
@@ -55,7 +55,7 @@ func (told) TellOwnerTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, s
 	return err
 }
 
-// services are what a process consists of.
+// services are the services of one process.
 type services struct {
 	*Retention
 	db       *db.DB
@@ -66,10 +66,10 @@ type services struct {
 	clock    seen
 }
 
-// begun is when the tests' time begins.
+// begun is the start of time in these tests.
 var begun = db.At(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC))
 
-// open returns the services on a database, with their files in a folder.
+// open returns the services on a database, with their files in dir.
 func open(d *db.DB, dir string) (*services, error) {
 	sealer, err := seal.Load(filepath.Join(dir, "key"))
 	if err != nil {
@@ -84,7 +84,7 @@ func open(d *db.DB, dir string) (*services, error) {
 	s.bill = billing.New(billing.Config{DB: d, Hooks: s.hooks, Usage: usage.New(usage.Config{DB: d}), Clock: s.clock})
 	s.accounts = account.New(account.Config{DB: d, HashMemory: 64})
 	s.sites = site.New(site.Config{DB: d, Hooks: s.hooks, Seal: sealer, Domain: "sites.test"})
-	most := limits.New(limits.Settings{Defaults: map[limits.Name]int64{limits.Backups: 1}}) // they don't hold up a deletion
+	most := limits.New(limits.Settings{Defaults: map[limits.Name]int64{limits.Backups: 1}}) // the limit of backups doesn't stop a deletion
 	s.Retention = New(Config{
 		DB: d, Billing: s.bill, Sites: s.sites, Hooks: s.hooks, Mail: told{}, Clock: s.clock,
 		Backups: backup.New(backup.Config{
@@ -101,7 +101,7 @@ type world struct {
 	t testing.TB
 }
 
-// newWorld returns services with a plan, whose sites are deleted after some days.
+// newWorld returns services with a plan whose sites are deleted after this many days.
 func newWorld(t testing.TB, d *db.DB, dir string, days int64) *world {
 	t.Helper()
 	s, err := open(d, dir)
@@ -119,7 +119,7 @@ func newWorld(t testing.TB, d *db.DB, dir string, days int64) *world {
 	return w
 }
 
-// set sets after how many days sites are deleted.
+// set changes after how many days sites are deleted.
 func (w *world) set(days int64) {
 	w.t.Helper()
 	w.write(func(tx *db.Tx) error {
@@ -145,7 +145,7 @@ func (w *world) count(query string, args ...any) (n int) {
 	return n
 }
 
-// customer is an account with a subscription and two sites. Eve has credit for her invoices.
+// customer creates an account with a subscription and two sites. Eve has credit for her invoices.
 func (w *world) customer(name string) id.Owner {
 	w.t.Helper()
 	u, err := w.accounts.CreateUser(w.t.Context(), name+"@example.test", "a long password of a test", false)
@@ -173,7 +173,7 @@ func (w *world) customer(name string) id.Owner {
 	return u.Owner
 }
 
-// until lets time go by to some days after the subscription of an account ended unpaid, a day at a time.
+// until advances time, a day per step, to some days after an account's unpaid subscription ended.
 func (w *world) until(o id.Owner, days int) {
 	w.t.Helper()
 	for range 1000 {
@@ -189,13 +189,13 @@ func (w *world) until(o id.Owner, days int) {
 	w.t.Fatal("the subscription doesn't end")
 }
 
-// backs lets backups that wait come to an end.
+// backs completes the pending backups with a status.
 func (w *world) backs(status, why string, verified int) {
 	w.t.Helper()
 	w.admin(`UPDATE backups SET status = '%s', error = '%s', verified_at = %d WHERE status = 'pending'`, status, why, verified)
 }
 
-// stands compares what an account was told, and what it has, with what it should be.
+// stands compares an account's notices, events, backups and sites with the expected numbers.
 func (w *world) stands(when string, o id.Owner, notices, events, backups, sites, deleted int) {
 	w.t.Helper()
 	got := []int{
@@ -210,8 +210,8 @@ func (w *world) stands(when string, o id.Owner, notices, events, backups, sites,
 	}
 }
 
-// Three notices go out, each once, 30 days, 7 days and a day before; then the sites are backed up, and once each backup is verified they
-// are deleted. A backup that failed, or can't be restored, is taken again. Nobody else's sites are touched.
+// Three notices are sent once each, 30 days, 7 days and a day before. Then each site is backed up and deleted once its
+// backup is verified. A backup that failed or can't be restored is repeated. Other accounts' sites are unaffected.
 func TestDeletes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, dbtest.New(t), t.TempDir(), 30)
@@ -259,8 +259,8 @@ func TestDeletes(t *testing.T) {
 	}
 }
 
-// Whoever pays, or is paying, before the last step is never deleted, and neither is anything once the operator changed
-// their mind, or where nobody can be told.
+// A site isn't deleted if its account pays, or has a payment in progress, before the last step, if the operator turned
+// deletion off, or if emails can't be sent.
 func TestKeeps(t *testing.T) {
 	t.Parallel()
 	pay := func(w *world, o id.Owner) {
@@ -303,7 +303,7 @@ func TestKeeps(t *testing.T) {
 			x.do(w, o)
 			w.admin(`UPDATE usage_sealed SET hour = hour + %d`, (10 * day).Milliseconds())
 			for range 3 {
-				if w.c.Mail.Mails() { // whoever is found to owe may have paid by now
+				if w.c.Mail.Mails() { // as for an account that paid after it was found unpaid
 					ok(t, w.step(t.Context(), o))
 				}
 				ok(t, w.Tick(t.Context()))
@@ -317,7 +317,7 @@ func TestKeeps(t *testing.T) {
 	}
 }
 
-// Without the operator's setting nothing is announced and nothing deleted, ever.
+// Without the operator's setting, nothing is announced or deleted.
 func TestOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, dbtest.New(t), t.TempDir(), 0)
@@ -326,7 +326,8 @@ func TestOff(t *testing.T) {
 	w.stands("without", o, 0, 0, 0, 2, 0)
 }
 
-// A process that was down past the day gives the notices that are left their time: 7 days after the second, one after the third.
+// A process that was down on the deletion date still leaves the time between the remaining notices: 7 days after the
+// second, one day after the third.
 func TestDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, dbtest.New(t), t.TempDir(), 30)

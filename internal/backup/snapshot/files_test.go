@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A program may put a pipe in the place of a directory that is about to be read.
+// A program may replace a directory that is about to be read with a pipe, which must not block the backup.
 func TestPipeInThePlaceOfADirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

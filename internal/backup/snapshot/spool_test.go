@@ -8,13 +8,12 @@ import (
 	"testing/synctest"
 )
 
-// A spool holds what fits while nobody reads, passes on all of it in order, and tells either
-// side of the other's end.
+// A spool buffers writes until it is full, passes all data on in order, and tells each side when the other ends.
 func TestSpool(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSpool()
-		b := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // a MiB
+		b := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // 1 MiB
 		wrote, whole := 0, errors.New("the dump failed")
 		go func() {
 			for range 20 {
@@ -48,7 +47,7 @@ func TestSpool(t *testing.T) {
 		}
 
 		s = newSpool()
-		n, err := s.Write(bytes.Repeat(b, 20)) // more than it holds, into an empty one
+		n, err := s.Write(bytes.Repeat(b, 20)) // more than the capacity, into an empty spool
 		if n != 20<<20 || err != nil {
 			t.Errorf("%d, %v", n, err)
 		}

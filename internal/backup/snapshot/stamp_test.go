@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// statOf is a file of which only what the system says of it is known.
+// statOf is a FileInfo with only a Stat_t.
 type statOf struct {
 	fs.FileInfo
 	st syscall.Stat_t
@@ -16,7 +16,7 @@ type statOf struct {
 func (s statOf) Sys() any    { return &s.st }
 func (s statOf) Size() int64 { return s.st.Size }
 
-// A file has a stamp once no further change can have the time of its last one.
+// A file gets a stamp only once a later change can't have the same time as its last one.
 func TestStamp(t *testing.T) {
 	t.Parallel()
 	of := func(changed time.Time, ino uint64, size int64) string {
@@ -36,7 +36,7 @@ func TestStamp(t *testing.T) {
 			t.Errorf("%s: %q", name, other)
 		}
 	}
-	if s := of(time.Now().Add(time.Hour), 1, 5); s != "" { // by then it will not have changed just now
+	if s := of(time.Now().Add(time.Hour), 1, 5); s != "" { // its change time is in the future
 		t.Errorf("a file that is being changed has the stamp %q", s)
 	}
 }
