@@ -13,7 +13,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// object writes a tree into the bare repository of a host, which it makes when needed.
+// tree writes a tree into a host's bare repository, and creates the repository if needed.
 func (h *host) tree(t testing.TB, repo string, entries string) string {
 	t.Helper()
 	bare := filepath.Join(h.root, repo+".git")
@@ -29,7 +29,7 @@ func (h *host) tree(t testing.TB, repo string, entries string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// publish makes a tree the branch main.
+// publish commits a tree as the branch main.
 func (h *host) publish(t testing.TB, repo, tree string) {
 	t.Helper()
 	bare := filepath.Join(h.root, repo+".git")
@@ -37,8 +37,8 @@ func (h *host) publish(t testing.TB, repo, tree string) {
 	run(t, bare, "git", "update-ref", "refs/heads/main", commit)
 }
 
-// A pack of a kilobyte can spell out any number of paths, because one tree may stand in
-// many places. Listing ends at the bounds, in words.
+// A pack of one kilobyte can contain any number of paths, because a tree can be used in many places. Listing paths
+// stops at the limits with an error.
 func TestPathsAreBounded(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -100,7 +100,7 @@ func TestPathsAreBounded(t *testing.T) {
 	}
 }
 
-// A credential is shown to the host that it was stored for, and to no other.
+// A credential is sent only to the host that it was stored for.
 func TestCredentialIsForOneHost(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -9,7 +9,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// A host serves every commit that it stores. One that isn't on the branch is fetched only where nobody asks for that.
+// With OnBranch, a commit is fetched only if it is on the branch, although a host serves every commit that it stores.
 func TestCommitsOfABranch(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"git.test", "files.test"} {
@@ -21,7 +21,7 @@ func TestCommitsOfABranch(t *testing.T) {
 			evil := h.commit(t, "acme/site", "evil", map[string]string{"x": "evil"}) // its parent is on main
 			work := filepath.Join(h.root, "acme/site.work")
 			run(t, work, "git", "checkout", "-q", "main")
-			if at == "git.test" { // else the history comes with its files
+			if at == "git.test" { // without a filter, the history comes with all files
 				run(t, filepath.Join(h.root, "acme/site.git"), "git", "config", "uploadpack.allowFilter", "true")
 			}
 			var commits []string
@@ -52,7 +52,7 @@ func TestCommitsOfABranch(t *testing.T) {
 			}
 			is(commits[8], "9")
 			is(commits[7], "8")
-			is(commits[1], "2") // older than what is fetched of the history
+			is(commits[1], "2") // older than the history that is fetched
 			is(first, "0")
 			isNot(evil, "commit_not_on_branch")
 			isNot(strings.Repeat("0", 39)+"1", "commit_not_on_branch")
@@ -65,14 +65,15 @@ func TestCommitsOfABranch(t *testing.T) {
 			is(commits[8], "9")
 			is(tag, "9")
 			isNot(evil, "commit_not_on_branch")
-			// A forced push takes commits off the branch, also those that were fetched from it before.
+			// After a forced push, commits that are no longer on the branch are refused, even if they were fetched
+			// before.
 			run(t, work, "git", "checkout", "-q", "-B", "main", commits[3])
 			next := h.commit(t, "acme/site", "main", map[string]string{"x": "forced"})
 			r.Branch = "main"
 			isNot(commits[8], "commit_not_on_branch")
 			is(next, "forced")
 			is(commits[0], "1")
-			// Without the demand the commit is fetched, as for a pull request that a member approved.
+			// Without OnBranch any commit is fetched, as for an approved pull request.
 			r.OnBranch, r.Commit = false, evil
 			if got := contents(t, fetch(t, s, r))["x"]; got != "evil" {
 				t.Errorf("any commit: x is %q", got)

@@ -14,7 +14,7 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// Whatever a crash or a disk did to a cache, the next fetch delivers.
+// A cache damaged by a crash or by the disk doesn't fail the next fetch.
 func TestCacheHeals(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -66,7 +66,7 @@ func TestCacheHeals(t *testing.T) {
 	}
 }
 
-// A fetch that is killed half-way leaves nothing that the next one trips over.
+// A fetch that is killed halfway leaves nothing that disturbs the next one.
 func TestKilledFetch(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -74,7 +74,7 @@ func TestKilledFetch(t *testing.T) {
 	s := open(t, h, nil)
 	r := Request{Site: "s", Repository: repo(t, "git.test/acme/site"), Branch: "main"}
 	ctx, cancel := context.WithCancel(t.Context())
-	// The pack begins to flow, then never goes on.
+	// The pack starts to arrive and then stalls.
 	f := http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method == "GET" {
 			h.pass(w, req)
@@ -130,7 +130,7 @@ func TestCacheIsBounded(t *testing.T) {
 	if _, err := os.Stat(first.g.dir); !os.IsNotExist(err) {
 		t.Error("the old cache outlived its last reader")
 	}
-	// Another repository begins with an empty cache.
+	// Another repository starts with an empty cache.
 	r.Repository = repo(t, "git.test/acme/other")
 	third := fetch(t, s, r)
 	if third.g == second.g || contents(t, third)["x"] != "2" {
@@ -173,7 +173,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// Fetches of one site take turns; different sites don't wait for each other.
+// Fetches of one site take turns. Different sites don't wait for each other.
 func TestConcurrentFetches(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -222,14 +222,13 @@ func BenchmarkFetch(b *testing.B) {
 	}
 }
 
-// While the disk lacks room, the caches that were fetched longest ago go first, and no more
-// than it takes; one that somebody reads or fetches stays, and a site whose cache went is
-// fetched whole.
+// While the disk lacks room, the least recently fetched caches are deleted, and no more than needed. A cache in use is
+// kept, and a site whose cache was deleted is fetched from scratch.
 func TestCachesMakeRoom(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
 	h.commit(t, "acme/site", "main", map[string]string{"x": "1"})
-	room := 10 // how many caches the disk has room for
+	room := 10 // number of caches that fit on the disk
 	var s *Fetcher
 	list := func() string {
 		entries, _ := os.ReadDir(s.path("sites"))
@@ -277,7 +276,7 @@ func TestCachesMakeRoom(t *testing.T) {
 	}
 }
 
-// lacks is a disk.
+// lacks is a fake disk.
 type lacks func() int64
 
 func (f lacks) Lacks() int64 { return f() }

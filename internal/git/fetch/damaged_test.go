@@ -13,7 +13,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// branch is a host whose branch main is what make puts into the pack.
+// branch returns a host whose branch main is the commit that make adds to the pack.
 func branch(make func(p *pack) [20]byte) http.HandlerFunc {
 	var p pack
 	id := make(&p)
@@ -32,8 +32,8 @@ func (p *pack) commit(tree [20]byte) [20]byte {
 	)
 }
 
-// What a host sends that is no Git, or no repository, fails in words of its own: it is
-// nothing that the operator could mend.
+// Responses that aren't Git's, or damaged repositories, fail with a specific error for the user rather than for the
+// operator.
 func TestWhatNoGitMakesSenseOf(t *testing.T) {
 	t.Parallel()
 	answer := func(mediaType, text string) http.HandlerFunc {
@@ -104,7 +104,7 @@ func TestWhatNoGitMakesSenseOf(t *testing.T) {
 	}
 }
 
-// A tag may name a file or a folder, as junio-gpg-pub of Git's own repository does.
+// A tag of a file or a folder, such as junio-gpg-pub in Git's own repository, is refused with an error.
 func TestTagOfNoCommit(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -117,7 +117,7 @@ func TestTagOfNoCommit(t *testing.T) {
 	s := open(t, h, nil)
 	r := Request{Site: "s", Repository: repo(t, "git.test/acme/site")}
 	for _, r.Branch = range []string{"file", "folder", "annotated-file", "annotated-folder"} {
-		for range 2 { // without a cache, and with one
+		for range 2 { // without a cache and with one
 			if _, err := s.Fetch(
 				t.Context(),
 				r,
@@ -130,7 +130,7 @@ func TestTagOfNoCommit(t *testing.T) {
 	fetch(t, s, r)
 }
 
-// A repository of another object format than ours is named so.
+// The error for a repository in another object format names the format.
 func TestSHA256Repository(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -148,7 +148,7 @@ func TestSHA256Repository(t *testing.T) {
 	}
 }
 
-// What only the operator can mend stays theirs, whatever git makes of it afterwards.
+// A full disk is reported as the operator's problem, whatever git prints afterwards.
 func TestFullDiskIsTheOperators(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil, nil)

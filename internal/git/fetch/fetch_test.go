@@ -47,7 +47,7 @@ func TestFetch(t *testing.T) {
 		if diff := cmp.Diff(files, contents(t, tree)); diff != "" {
 			t.Errorf("%s: files (-want +got)\n%s", host, diff)
 		}
-		// Without a branch it is the remote's own default.
+		// Without a branch, the remote's default branch is used.
 		if tree := fetch(t, s, Request{
 			Site:       "site_2",
 			Repository: repo(t, host+"/acme/site"),
@@ -61,7 +61,8 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// A server without git starts. Deployments of repositories name what to install, and work once it is there.
+// Without git the server starts, deployments of repositories fail with the name of the package to install, and they
+// work once it is installed.
 func TestWithoutGit(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -114,7 +115,7 @@ func TestFetchIsIncremental(t *testing.T) {
 	if got := contents(t, first); got["x"] != "1" {
 		t.Error("the first tree can't be read any more")
 	}
-	// History rewritten and branch switched: nothing special.
+	// Rewritten history and a switched branch are fetched as usual.
 	want = h.commit(t, "acme/site", "other", map[string]string{"x": "3"})
 	r.Branch = "other"
 	if tree := fetch(t, s, r); tree.Commit != want || contents(t, tree)["x"] != "3" {
@@ -195,7 +196,7 @@ func TestReadFileAndCheckout(t *testing.T) {
 	if err := tree.Checkout(t.Context(), dir); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("second checkout into the same directory: %v", err)
 	}
-	// Reading stops where the caller wants, with the caller's error.
+	// Reading stops at the callback's error and returns it.
 	stop := errors.New("enough")
 	if err := tree.Read(t.Context(), files, func(File, io.Reader) error { return stop }); err != stop {
 		t.Errorf("Read = %v, want the callback's error", err)
@@ -300,7 +301,7 @@ func TestPrivateRepository(t *testing.T) {
 	var log bytes.Buffer
 	s := open(t, h, func(c *Config) {
 		c.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		// A git that writes down what it was given, and then does its work.
+		// A git that records its input and then works as usual.
 		c.Git = spy(t)
 	})
 	r := Request{Site: "s", Repository: repo(t, "git.test/acme/private"), Credential: &Credential{Token: token}}
@@ -332,12 +333,12 @@ func TestPrivateRepository(t *testing.T) {
 	}
 }
 
-// spy is a git that notes its arguments beside itself.
+// spy returns a git that records its arguments beside itself.
 func spy(t *testing.T) string {
 	t.Helper()
 	real := strings.TrimSpace(run(t, ".", "which", "git"))
 	p := filepath.Join(t.TempDir(), "git")
-	for _, dir := range []string{filepath.Dir(p), filepath.Dir(filepath.Dir(p))} { // git runs under a uid of its own
+	for _, dir := range []string{filepath.Dir(p), filepath.Dir(filepath.Dir(p))} { // git runs as another user
 		if err := os.Chmod(dir, 0o777); err != nil {
 			t.Fatal(err)
 		}
@@ -348,7 +349,7 @@ func spy(t *testing.T) string {
 	return p
 }
 
-// Branches with names that shells and URLs read in their own way are fetched as they are.
+// Branches whose names are special in shells or URLs are fetched.
 func TestOddBranches(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -366,8 +367,8 @@ func TestOddBranches(t *testing.T) {
 	}
 }
 
-// Rule 3 of reliability.md 3.3, without the first wall: even a branch that nobody checked
-// is never an option, and nothing that it asks for happens.
+// Rule 3 of reliability.md 3.3 without the first check: even an unchecked branch name is never an option and runs
+// nothing.
 func TestNothingIsAnOption(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -495,7 +496,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Paths that would leave the tree are refused before anybody can write them.
+// Paths that would leave the tree are refused before they can be written.
 func TestHostilePaths(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

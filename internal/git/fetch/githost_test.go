@@ -20,7 +20,7 @@ import (
 
 const token = "tok_7Jx9secret"
 
-// host is git http-backend behind HTTP: repositories named private need the token.
+// host is git http-backend over HTTP. Repositories named private need the token.
 type host struct {
 	*httptest.Server
 	root      string
@@ -45,7 +45,7 @@ func newHost(t testing.TB) *host {
 	return h
 }
 
-// pass serves the request as a plain host.
+// pass serves a request without interception.
 func (h *host) pass(w http.ResponseWriter, r *http.Request) {
 	if strings.Contains(r.URL.Path, "/private") {
 		if _, p, ok := r.BasicAuth(); !ok || subtle.ConstantTimeCompare([]byte(p), []byte(token)) != 1 {
@@ -61,8 +61,8 @@ func (h *host) pass(w http.ResponseWriter, r *http.Request) {
 	(&cgi.Handler{Path: h.backend, Env: env, Root: "/", Stderr: io.Discard}).ServeHTTP(w, r)
 }
 
-// commit writes files into a branch of a repository, which it makes when needed. A value
-// that starts with "-> " is a symbolic link; "" removes the file.
+// commit writes files to a repository's branch, and creates the repository if needed. A value that starts with "-> " is
+// a symbolic link; "" removes the file.
 func (h *host) commit(t testing.TB, repo, branch string, files map[string]string) string {
 	t.Helper()
 	bare, work := filepath.Join(h.root, repo+".git"), filepath.Join(h.root, repo+".work")
@@ -111,7 +111,7 @@ func run(t testing.TB, dir, name string, args ...string) string {
 	return string(out)
 }
 
-// open makes a Fetcher that knows the host as git.test.
+// open returns a Fetcher that reaches the host as git.test.
 func open(t testing.TB, h *host, change func(*Config)) *Fetcher {
 	t.Helper()
 	e, err := egress.New(egress.Config{})
@@ -181,7 +181,7 @@ func allowLoopback(t testing.TB) func(*Config) {
 	return func(c *Config) { c.Egress = e }
 }
 
-// leaks walks everything below dir for a secret.
+// leaks returns the files below dir that contain a secret.
 func leaks(t testing.TB, dir, secret string) (found []string) {
 	t.Helper()
 	filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {

@@ -15,8 +15,8 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// The bounds of paths hold for a tree and its submodules together, and a path that is one
-// too many is never made: the same few bytes can be linked in any number of places.
+// The limits on paths apply to a tree together with its submodules, and paths above the limits are never built, because
+// the same few bytes can be used in any number of places.
 func TestPathsOfSubmodulesAreBounded(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -59,7 +59,8 @@ func TestPathsOfSubmodulesAreBounded(t *testing.T) {
 	}
 }
 
-// One tree that each level holds eight times is sixteen million folders from twenty objects.
+// A tree that contains the next level eight times, over eight levels, would be sixteen million folders from twenty
+// objects. Listing it stops at the limits.
 func TestTreeUsedAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -88,7 +89,7 @@ func TestTreeUsedAgainAndAgain(t *testing.T) {
 	}
 }
 
-// advertise answers ls-remote with lines of a host's choice (gitprotocol-pack(5), version 0).
+// advertise answers ls-remote with chosen lines (gitprotocol-pack(5), version 0).
 func (h *host) advertise(head string, refs func(yield func(string) bool)) {
 	const commit = "c0ffee0000000000000000000000000000000000"
 	f := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -105,14 +106,13 @@ func (h *host) advertise(head string, refs func(yield func(string) bool)) {
 	h.intercept.Store(&f)
 }
 
-// What a host says of its branches is bounded, and a name that no branch may have comes to
-// nobody, be it the default's.
+// A host's list of branches is limited, and invalid branch names are dropped, even the default's.
 func TestBranchesOfAHostileHost(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		head string
 		refs func(yield func(string) bool)
-		code string // of the fault; empty: main is the only branch, and the default
+		code string // error code; empty: main is the only branch and the default
 	}{
 		"names of 60 KB": {"refs/heads/main", func(yield func(string) bool) {
 			for i := range 300 {
@@ -160,8 +160,7 @@ func one(names ...string) func(yield func(string) bool) {
 	}
 }
 
-// A host that sends its visitors on takes nobody's credential along: neither git nor the
-// requests for files in LFS follow it, to another host, another port or another path.
+// A credential doesn't follow a host's redirect to another host, port or path, neither in git nor in LFS requests.
 func TestCredentialIsNotSentOn(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -216,7 +215,7 @@ func TestCredentialIsNotSentOn(t *testing.T) {
 	}
 }
 
-// Two names are one host only where they are the same in normal form.
+// Two names are the same host only if they are equal in normalized form.
 func TestCredentialOfAHostInOtherWords(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -14,7 +14,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// The ordinary way: https through the proxy, with roots of the operator's own.
+// https works through the proxy with the operator's own root certificates.
 func TestHTTPS(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -25,8 +25,7 @@ func pointerTo(content string) (text, oid string) {
 	return fmt.Sprintf("%soid sha256:%s\nsize %d\n", lfsPrefix, oid, len(content)), oid
 }
 
-// speak makes the host answer the batch API for these contents. tamper changes what it
-// sends; href what it names.
+// speak makes the host answer the LFS batch API for these contents. href returns the download URL of an object.
 func (h *host) speak(contents map[string]string, href func(oid string) string) (asked *atomic.Int64) {
 	asked = new(atomic.Int64)
 	f := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -63,8 +62,7 @@ func (h *host) speak(contents map[string]string, href func(oid string) string) (
 	return asked
 }
 
-// Files in LFS are fetched with the site's credential, checked, kept, and are what is
-// read and checked out.
+// LFS files are fetched with the site's credential, verified, cached, and used for reading and checkouts.
 func TestLFS(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -103,8 +101,8 @@ func TestLFS(t *testing.T) {
 	}
 }
 
-// Pointers that no attribute file gives to LFS, or that an editor has changed, are named too:
-// they would be published as pictures. Small files of their own are not.
+// LFS pointers without a matching attribute, or edited ones, are reported, because they would be published in place of
+// the files. Other small files aren't.
 func TestStrayPointers(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -138,8 +136,8 @@ func TestStrayPointers(t *testing.T) {
 	}
 }
 
-// What can't be had, or isn't what its pointer names, is named; a host that lies costs
-// nothing but that. Pointers that name more than a tree may hold are refused.
+// Missing LFS files, and files that don't match their pointers, are reported. Pointers to more bytes than a tree may
+// have are refused.
 func TestLFSThatFails(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -168,7 +166,7 @@ func TestLFSThatFails(t *testing.T) {
 	}
 	r.Repository = repo(t, "git.test/acme/huge")
 	h.intercept.Store(nil)
-	// the latter with what else the commit holds is below zero
+	// The last size plus the commit's other files overflows int64.
 	for _, most := range []string{"99999999999", "9223372036854775700", "9223372036854775807"} {
 		h.commit(t, "acme/huge", "main", map[string]string{
 			".gitattributes": "*.png filter=lfs",
@@ -181,9 +179,8 @@ func TestLFSThatFails(t *testing.T) {
 	}
 }
 
-// A site with a deploy key has its files in LFS, too: the SSH host says where they are and
-// what opens them. What it says is bounded, and a host that doesn't know LFS costs the
-// files alone.
+// A site with a deploy key gets LFS files too: the SSH host returns their URL and an authorization. Its response is
+// limited in size, and if the host doesn't support LFS, only the LFS files are missing.
 func TestLFSOverSSH(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -225,7 +222,7 @@ func TestLFSOverSSH(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r.Site = id.Site("s-" + strings.ReplaceAll(name, " ", "-")) // a cache of its own
+		r.Site = id.Site("s-" + strings.ReplaceAll(name, " ", "-")) // with its own cache
 		tree := fetch(t, s, r)
 		got := contents(t, tree)["a.png"]
 		if tt.want != (got == picture) || tt.want != (len(tree.Unfetched) == 0) {

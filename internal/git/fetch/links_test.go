@@ -11,7 +11,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// targets are links and where they lead; an empty one is a file.
+// targets maps links to their targets; an empty target is a file.
 type targets map[string]string
 
 func (l targets) Read(_ context.Context, files []File, fn func(File, io.Reader) error) error {
@@ -35,7 +35,7 @@ func (l targets) list() (all []File) {
 	return all
 }
 
-// A link is followed to a file or a folder of the same commit, by way of few others, and nowhere else.
+// A link is followed to a file or folder of the same commit, through a limited number of other links.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	tree := targets{
@@ -89,7 +89,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// Folders of links to folders of links end in an error, not in memory.
+// Nested folders of links to folders of links end with an error instead of using up memory.
 func TestFollowIsBounded(t *testing.T) {
 	t.Parallel()
 	tree := targets{"d30/x": ""}

@@ -13,8 +13,8 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// An owner has so many looks in an hour, exactly, however many come at once; others have
-// their own, and the next hour brings new ones.
+// An owner has an exact number of repository inspections per hour, even if they come concurrently. Other owners have
+// their own, and the next hour starts anew.
 func TestLooksOfAnHour(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

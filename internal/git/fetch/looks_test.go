@@ -12,8 +12,8 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// A look that outlives its process counts as a crash; after two of them the repository is
-// refused in words, and others are not.
+// An inspection during which the process dies counts as a crash. After two crashes the repository is refused with an
+// error, and other repositories aren't.
 func TestLookThatKillsTheProcess(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -24,7 +24,7 @@ func TestLookThatKillsTheProcess(t *testing.T) {
 	deadly, site := repo(t, "git.test/acme/deadly"), repo(t, "git.test/acme/site")
 	for range maxLookCrashes {
 		s := life()
-		fetch(t, s, Request{Site: "look_1", Repository: deadly, Branch: "main", Look: true}) // never closed: the process is gone
+		fetch(t, s, Request{Site: "look_1", Repository: deadly, Branch: "main", Look: true}) // never closed, because the process died
 	}
 	s := life()
 	if entries, _ := os.ReadDir(s.path("sites")); len(entries) > 0 {
@@ -38,14 +38,14 @@ func TestLookThatKillsTheProcess(t *testing.T) {
 	}); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("the third look: %v", err)
 	}
-	for range 5 { // what ends well is no crash
+	for range 5 { // a completed inspection is no crash
 		fetch(t, s, Request{Site: "look_3", Repository: site, Branch: "main", Look: true}).Close()
 	}
 	fetch(t, life(), Request{Site: "look_4", Repository: site, Branch: "main", Look: true}).Close()
-	fetch(t, s, Request{Site: "site", Repository: deadly, Branch: "main"}) // a deployment counts its own
+	fetch(t, s, Request{Site: "site", Repository: deadly, Branch: "main"}) // deployments count separately
 }
 
-// A host that announces any number of branches gets a sentence, not our memory.
+// A host that lists too many branches gets an error without using up memory.
 func TestBranchesAreBounded(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

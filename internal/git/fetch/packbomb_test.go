@@ -52,7 +52,7 @@ func (p *pack) finish() []byte {
 	return append(all, sum[:]...)
 }
 
-// deltaBomb is a pack of some 20 KB in which one delta copies 16 MiB of zeros n times.
+// deltaBomb returns a pack of about 20 KB in which one delta copies 16 MiB of zeros n times.
 func deltaBomb(n int) (commit string, data []byte) {
 	var p pack
 	zeros := make([]byte, 16<<20-1)
@@ -72,7 +72,7 @@ func deltaBomb(n int) (commit string, data []byte) {
 	return hex.EncodeToString(id[:]), p.finish()
 }
 
-// serve answers a shallow fetch of main with a pack of ours (gitprotocol-http(5), version 0).
+// serve answers a shallow fetch of main with the given pack (gitprotocol-http(5), version 0).
 func serve(commit string, data []byte) http.HandlerFunc {
 	line := func(w io.Writer, text string) { fmt.Fprintf(w, "%04x%s", len(text)+4, text) }
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -96,8 +96,8 @@ func serve(commit string, data []byte) http.HandlerFunc {
 	}
 }
 
-// A pack of a few kilobytes that unpacks to gigabytes costs git its limit and no more,
-// and ends in words. The same host, with a pack that fits, is fetched from.
+// A pack of a few kilobytes that unpacks to gigabytes uses only git's memory limit and ends with an error. A smaller
+// pack from the same host is fetched.
 func TestDeltaBombIsBounded(t *testing.T) {
 	h := newHost(t)
 	s := open(t, h, func(c *Config) { c.MaxMemory = 256 << 20 })
@@ -124,8 +124,8 @@ func TestDeltaBombIsBounded(t *testing.T) {
 	}
 }
 
-// Each git is the first to die, runs within limits and, where we are root, under a uid
-// that no other site's git has, and sees no directory of ours but the one it works in.
+// Each git process is killed first when memory runs out, has resource limits, runs as a user of its own if Slipway is
+// root, and sees only its own working directory.
 func TestGitIsConfined(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -151,7 +151,7 @@ func TestGitIsConfined(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { feed.Close(); k.Process.Kill(); k.wait() }()
-		// Its first answer: it is git by now, not what sets its limits.
+		// Its first answer shows that git itself runs now, not the program that sets its limits.
 		fmt.Fprintln(feed, tree.Commit)
 		if _, err := io.ReadFull(k.out, make([]byte, 40)); err != nil {
 			t.Fatal(err)
@@ -182,7 +182,7 @@ func TestGitIsConfined(t *testing.T) {
 	}
 }
 
-// A directory of the operator's that only we may read is fetched from all the same.
+// A local repository in a directory that only the service can read can still be fetched.
 func TestClosedDirectoryIsRead(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -14,7 +14,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// Who finds too many waiting is told so in words: whether they are its own, or everybody's.
+// When too many fetches wait, the error says whether they are the owner's own or other owners'.
 func TestFullPools(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -38,8 +38,8 @@ func TestFullPools(t *testing.T) {
 	})
 }
 
-// Sixty looks at once start no more gits than there are places; one user's take one, the
-// rest wait or are refused in words, and another user's goes on meanwhile.
+// Sixty concurrent inspections start only as many gits as there are slots. One user's inspections use one slot, the
+// rest wait or are refused with an error, and another user's inspection runs meanwhile.
 func TestLooksAreLimited(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -60,7 +60,8 @@ var hostileRepositories = []string{
 	"https://https://git.test/a/b",
 }
 
-// The address of a page is refused with the address to use: it was taken for a repository called tree/main.
+// The URL of a page within a repository is refused with the repository's URL in the error, instead of being read as a
+// repository called tree/main.
 func TestParseRepositoryPages(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -111,8 +112,7 @@ var hostileBranches = []string{
 	strings.Repeat("a", 245),
 }
 
-// What ParseRepository accepts is its own normal form, and has nothing in it that a URL,
-// an argument list or a path could take for anything but a name.
+// ParseRepository returns a normalized address without characters that a URL, an argument list or a path could misread.
 func FuzzParseRepository(f *testing.F) {
 	for _, s := range hostileRepositories {
 		f.Add(s)
@@ -140,7 +140,7 @@ func FuzzParseRepository(f *testing.F) {
 	})
 }
 
-// What CheckBranch accepts is a name that git accepts, and never an option.
+// A name that CheckBranch accepts is valid for git and never an option.
 func FuzzCheckBranch(f *testing.F) {
 	for _, s := range hostileBranches {
 		f.Add(s)

@@ -13,12 +13,12 @@ import (
 	"slipway/internal/platform/egress"
 )
 
-// A repository that is larger than the disk ends its fetch with an error that says so, before or when the disk is full, and the room
-// that it took is free again.
+// Fetching a repository larger than the disk fails with an error that says so, before or when the disk is full, and its
+// space is freed.
 func TestFetchOnASmallDisk(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("SLIPWAY_TEST_SMALL_DISK") == "" {
-		// A process of its own: git's helpers, which other tests have started, don't see what is mounted later.
+		// Run in a new process, because git helpers started by other tests don't see a later mount.
 		c := exec.Command(os.Args[0], "-test.run=^TestFetchOnASmallDisk$", "-test.v")
 		c.Env = append(os.Environ(), "SLIPWAY_TEST_SMALL_DISK=1")
 		out, err := c.CombinedOutput()
@@ -36,7 +36,7 @@ func TestFetchOnASmallDisk(t *testing.T) {
 		t.Skipf("NOT TESTED: this machine can't mount a small file system: %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	big := make([]byte, 70<<20) // of no pattern
+	big := make([]byte, 70<<20) // incompressible
 	_, _ = rand.Read(big)
 	work := filepath.Join(repos, "work")
 	if err := os.MkdirAll(work, 0o755); err != nil {

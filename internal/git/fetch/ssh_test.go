@@ -19,7 +19,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// key is a pair of a user or a host, with the private half as PEM.
+// key returns a user's or host's key pair, with the private key as PEM.
 func key(t *testing.T) (ssh.Signer, string) {
 	t.Helper()
 	_, priv, err := ed25519.GenerateKey(rand.Reader)
@@ -37,7 +37,7 @@ func key(t *testing.T) (ssh.Signer, string) {
 	return signer, string(pem.EncodeToMemory(block))
 }
 
-// sshHost serves repositories below root to one deploy key, as a Git host does.
+// sshHost serves the repositories below root to one deploy key.
 func sshHost(t *testing.T, root string, hostKey ssh.Signer, user ssh.PublicKey, addr string) string {
 	t.Helper()
 	c := &ssh.ServerConfig{PublicKeyCallback: func(m ssh.ConnMetadata, k ssh.PublicKey) (*ssh.Permissions, error) {
@@ -132,7 +132,7 @@ func TestDeployKey(t *testing.T) {
 		Repository: repo(t, "ssh://git@"+addr+"/acme/site.git"),
 		Credential: &Credential{DeployKey: userPEM, Token: token},
 	}
-	for range 2 { // the second time the host's key is known
+	for range 2 { // the second time the host key is known
 		if tree := fetch(t, s, r); tree.Commit != commit || tree.Branch != "trunk" || len(contents(t, tree)["x"]) != 200<<10 {
 			t.Errorf("got %+v", tree)
 		}
@@ -171,11 +171,11 @@ func TestDeployKey(t *testing.T) {
 	if found := leaks(t, s.c.Dir, strings.Split(userPEM, "\n")[2]); found != nil {
 		t.Errorf("files hold the key: %v", found)
 	}
-	// Without the operator's leave a private address is refused before a byte is sent.
+	// A private address is refused before any byte is sent, unless the operator allows it.
 	if _, err := open(t, nil, nil).Fetch(t.Context(), r); fault.As(err) == nil || fault.As(err).Code != "host_blocked" {
 		t.Errorf("private address: %v", err)
 	}
-	// A limit on the pack holds here too.
+	// The limit on packs applies, too.
 	small := open(t, nil, func(c *Config) { allowLoopback(t)(c); c.MaxPack = 50 << 10 })
 	if _, err := small.Fetch(t.Context(), r); !fault.Is(err, fault.TooLarge) {
 		t.Errorf("over the limit: %v", err)
@@ -210,7 +210,7 @@ func TestHostKeyChanged(t *testing.T) {
 	}
 }
 
-// A connection that doesn't know the request's secret path gets nothing.
+// A connection without the request's secret path gets nothing.
 func TestBridgeNeedsItsSecret(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -242,8 +242,7 @@ func TestBridgeNeedsItsSecret(t *testing.T) {
 	}
 }
 
-// What one site was shown first decides nothing for another, and is gone with the site;
-// the operator's word goes before.
+// Known host keys are per site and are deleted with the site. The operator's keys take precedence.
 func TestHostKeysAreKnownPerSite(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil, nil)
@@ -271,7 +270,7 @@ func TestHostKeysAreKnownPerSite(t *testing.T) {
 	if err := s.knownHost("third", "git.test:22", forged.PublicKey()); err == nil {
 		t.Error("a key that is not the operator's was accepted")
 	}
-	for n := range 2000 { // a name that answers with ever new ports fills nobody's disk
+	for n := range 2000 { // a host name with ever new ports can't fill the disk
 		if s.knownHost("greedy", fmt.Sprintf("git.test:%d", 1000+n), real.PublicKey()) != nil {
 			break
 		}

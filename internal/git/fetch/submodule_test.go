@@ -32,8 +32,8 @@ func (h *host) link(t testing.TB, repo, path, commit, url string) string {
 	return strings.TrimSpace(run(t, work, "git", "rev-parse", "HEAD"))
 }
 
-// Submodules are fetched at the commit that the tree names, nested ones too, from the
-// same host with the site's credential and from others without.
+// Submodules, including nested ones, are fetched at the recorded commit: from the same host with the site's credential,
+// from other hosts without it.
 func TestSubmodules(t *testing.T) {
 	t.Parallel()
 	h, other := newHost(t), newHost(t)
@@ -85,8 +85,8 @@ func TestSubmodules(t *testing.T) {
 	}
 }
 
-// What can't be fetched fails the deployment and says which submodule and why. The site's
-// credential goes to no other host.
+// A submodule that can't be fetched fails the deployment with its name and the reason. The site's credential isn't sent
+// to other hosts.
 func TestSubmodulesFailInWords(t *testing.T) {
 	t.Parallel()
 	h, other := newHost(t), newHost(t)
@@ -130,8 +130,8 @@ func TestSubmodulesFailInWords(t *testing.T) {
 	})
 }
 
-// A checkout is a repository: the commit, its branch and some history are there, without
-// the credential, and what is done to it does not reach the cache.
+// A checkout is a repository with the commit, its branch and some history, but without the credential. Changes to it
+// don't affect the cache.
 func TestCheckoutIsARepository(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -178,7 +178,7 @@ func TestCheckoutIsARepository(t *testing.T) {
 	}
 }
 
-// A tag is fetched where no branch has its name, annotated or not, and any commit by its id.
+// A tag, annotated or not, is fetched if no branch has its name. Any commit can be fetched by its ID.
 func TestTagsAndCommits(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A build's repository has the tags of the history that was fetched, as they are now, and as many commits as were asked for.
+// A build's repository has the current tags of the fetched history and the requested number of commits.
 func TestTagsAndDepth(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -49,7 +49,7 @@ func TestTagsAndDepth(t *testing.T) {
 	if got := run(t, dir, "git", "-c", "safe.directory=*", "describe"); !strings.HasPrefix(got, "v1.1.0-1-g") {
 		t.Errorf("git describe: %s", got)
 	}
-	tag("latest") // moves
+	tag("latest") // moves the tag
 	commit(6)
 	dir = clone(-1)
 	shows(dir, "latest\nv1.0.0\nv1.1.0", "tag")
@@ -58,6 +58,6 @@ func TestTagsAndDepth(t *testing.T) {
 	shows(dir, "false", "rev-parse", "--is-shallow-repository")
 	r.Site = "other"
 	shows(clone(1), "1", "rev-list", "--count", "HEAD")
-	r.Commit = strings.TrimSpace(run(t, work, "git", "rev-parse", "v1.1.0^{commit}")) // a deployment of an earlier commit
+	r.Commit = strings.TrimSpace(run(t, work, "git", "rev-parse", "v1.1.0^{commit}")) // an earlier commit
 	shows(clone(2), "v1.1.0", "tag")
 }

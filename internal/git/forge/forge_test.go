@@ -13,7 +13,8 @@ func header(name, value string) http.Header {
 	return h
 }
 
-// 25 MB hold millions of commits and of names: as many are read as matter, and what isn't read counts as anything.
+// A webhook body of 25 MB can hold millions of commits and names. Only as many as matter are read, and unread ones
+// count as a change of any file.
 func TestReadBounds(t *testing.T) {
 	t.Parallel()
 	const a, b = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
@@ -150,8 +151,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// What a stranger sends is read or refused: nothing panics, and no more changes come out
-// than the bound allows.
+// For any webhook body, Read never panics and never returns more changes than the limit.
 func FuzzRead(f *testing.F) {
 	f.Add("push", []byte(`{"ref":"refs/heads/main","commits":[{"added":["x"]}]}`))
 	f.Add("repo:push", []byte(`{"push":{"changes":[{"new":{"type":"branch"}}]}}`))

@@ -19,8 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write what is read into testdata")
 
-// Events with the fields and headers that the forges' public documentation shows, signed as
-// each forge signs, are read as testdata says.
+// Events as documented by the Git providers, with their signatures, are read as testdata expects.
 func TestRecorded(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")
