@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// An agent's settings keep their order and everything that is of others; the server is there once, however often it is added.
+// Adding the server to an agent's settings keeps their order and all other entries, and adding it again changes
+// nothing.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	args := []string{"mcp", "serve", "--server", "https://slipway.example"}

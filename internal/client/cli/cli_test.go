@@ -38,7 +38,7 @@ func TestSinceTime(t *testing.T) {
 	}
 }
 
-// Programs tell by the exit status what went wrong.
+// The exit status tells programs what went wrong.
 func TestExitStatus(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[int]error{
@@ -59,7 +59,7 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-// On a terminal a table has a header and columns; in a pipe it has tabs.
+// On a terminal a table has a header and columns. In a pipe it has tabs.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	for tty, want := range map[bool]string{

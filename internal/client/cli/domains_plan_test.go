@@ -11,8 +11,8 @@ import (
 	"slipway/internal/client/login"
 )
 
-// A plan says which records change and which pages differ, and stops before the change where something would go wrong. It
-// only reads.
+// A plan lists the records to change and the pages that differ, and fails if something would go wrong. It changes
+// nothing.
 func TestDomainsPlan(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	site := func(pages map[string]string) *httptest.Server {
@@ -77,7 +77,7 @@ func TestDomainsPlan(t *testing.T) {
 	if out, err := run(true); err != nil || !strings.Contains(out, `"sslStatus"`) || !strings.Contains(out, `"path": "/about"`) && !strings.Contains(out, `"path":"/about"`) {
 		t.Errorf("as JSON: %s, %v", out, err)
 	}
-	// Row 45: what forbids the change is said before it, and scripts see it by the status.
+	// Problems that prevent the change are reported before it and change the exit status.
 	verified = "pending"
 	problems = `, {"code": "caa", "message": "CAA records forbid the certificate"}, {"code": "ipv6_mismatch", "message": "AAAA points elsewhere"}`
 	out, err = run(false)

@@ -17,7 +17,7 @@ import (
 	"slipway/internal/client/login"
 )
 
-// vars is a server with a site's variables, which can be deleted and narrowed.
+// vars returns a server with a site's variables, which can be deleted and changed.
 func vars(t *testing.T, list ...map[string]any) (server *httptest.Server, left func() string) {
 	t.Helper()
 	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -59,8 +59,9 @@ func value(id, key, text string, secret bool, branch string, target ...string) m
 	return v
 }
 
-// Of a variable with several values, get prints and unset deletes the one of production, or the one that flags name. Deleting several
-// values of one asks. A secret's value isn't there for anybody, which is no matter of rights.
+// For a variable with several values, get prints and unset deletes the production value, or the one that flags select.
+// Deleting several values asks for confirmation. A secret's value can't be read, which isn't reported as a missing
+// permission.
 func TestValuesOfAVariable(t *testing.T) {
 	t.Parallel()
 	const all = "one:[build] live:[build production] pre:[build preview] fix:[build preview] key:[build] only:[build preview]"
@@ -141,7 +142,7 @@ func TestValuesOfAVariable(t *testing.T) {
 	}
 }
 
-// A person who is asked about several values and doesn't say yes keeps them.
+// Without a yes, unset keeps the variable's values.
 func TestUnsetAsks(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{"n\n": "live:[build production] pre:[build preview]", "": "live:[build production] pre:[build preview]", "y\n": ""} {

@@ -21,7 +21,7 @@ import (
 	"slipway/internal/client/login"
 )
 
-// A linked server gets no key where nobody is signed in: the key may be for another server.
+// Without a login for it, a linked server gets no key, because the key may belong to another server.
 func TestLinkGetsNoKey(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked for %s", r.URL) }))
@@ -44,7 +44,7 @@ func TestLinkGetsNoKey(t *testing.T) {
 	}
 }
 
-// Builds have variables such as SLIPWAY_BRANCH: a command that runs in one takes none of them for a flag.
+// Flags are read only from known variables, because builds have others such as SLIPWAY_BRANCH.
 func TestFlagsFromTheEnvironment(t *testing.T) {
 	t.Parallel()
 	known := []string{"SLIPWAY_TOKEN", "SLIPWAY_SERVER", "SLIPWAY_SITE", "SLIPWAY_CA_FILE"}
@@ -56,7 +56,7 @@ func TestFlagsFromTheEnvironment(t *testing.T) {
 			_, command := f.Tag.Lookup("cmd")
 			_, argument := f.Tag.Lookup("arg")
 			switch env, ok := f.Tag.Lookup("env"); {
-			case argument && env == "-": // which means something of flags alone
+			case argument && env == "-": // which only works for flags
 				t.Errorf("%s: help shows $- beside the argument %s", at, f.Name)
 			case argument && !ok:
 			case f.Anonymous || command:
@@ -75,7 +75,7 @@ func TestFlagsFromTheEnvironment(t *testing.T) {
 	}
 }
 
-// What dev and env run start doesn't inherit the key.
+// Programs started by dev and env run don't inherit the key.
 func TestChildrenGetNoKey(t *testing.T) {
 	t.Setenv("SLIPWAY_TOKEN", "slw_canary")
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
@@ -99,8 +99,8 @@ func TestChildrenGetNoKey(t *testing.T) {
 	}
 }
 
-// hostile is a server whose answers are in answers, by method and path, and a developer who is signed in there, in a folder with what a
-// repository brings. Texts that begin with "-> " are links.
+// hostile returns a server with these answers, by method and path, and an Env signed in to it in a folder with these
+// files. A content that begins with "-> " is a symbolic link.
 func hostile(t *testing.T, answers map[string]string, files map[string]string) (e *Env, said *bytes.Buffer, asked func() string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -150,7 +150,7 @@ func hostile(t *testing.T, answers map[string]string, files map[string]string) (
 
 const harbor = `{"id": "site_1", "name": "Harbor", "slug": "harbor", "source": "upload", "url": "https://harbor.example"}`
 
-// A repository's links lead no write of the command line out of the places that it is for.
+// The command line's writes don't follow a repository's symbolic links to other places.
 func TestWritesFollowNoLink(t *testing.T) {
 	answers := map[string]string{
 		"POST /sites": `{"data": ` + harbor + `}`, "GET /sites/site_1": harbor,
@@ -172,7 +172,7 @@ func TestWritesFollowNoLink(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files map[string]string
 		run   func(e *Env) error
-		works bool // else it ends with an error
+		works bool // otherwise it ends with an error
 	}{
 		"cache":                  {map[string]string{".slipway/cache.new": "-> ../../victim/file", ".slipway/cache": "-> ../../victim/file"}, both, true},
 		"ignore file":            {map[string]string{".slipway/.gitignore": "-> ../../victim/file"}, both, true},
@@ -231,8 +231,8 @@ func TestWritesFollowNoLink(t *testing.T) {
 	}
 }
 
-// A link that came with a repository counts once a person has said so, for that folder and that site. Where nobody can be asked the
-// command says what to type.
+// A link file that came with a repository is used only after a person confirms it for this folder and site. Without a
+// terminal, the error says what to type.
 func TestForeignLink(t *testing.T) {
 	project := `{"server": "$SERVER", "siteId": "site_1", "slug": "a-toy"}`
 	answers := map[string]string{"GET /sites/site_1": harbor, "GET /sites/site_2": strings.ReplaceAll(harbor, "site_1", "site_2")}
@@ -300,7 +300,7 @@ func TestForeignLink(t *testing.T) {
 	refused("a link that was removed here")
 }
 
-// A link to a server where nobody is signed in is never asked about: it would lead a key there.
+// A link file to a server without a login is refused without a question, because it would send a key there.
 func TestForeignServer(t *testing.T) {
 	e, said, asked := hostile(t, nil, map[string]string{linkFile: `{"server": "$SERVER", "siteId": "site_1", "slug": "harbor"}`})
 	e.Store = login.At(filepath.Join(t.TempDir(), "auth.json"))
@@ -317,7 +317,7 @@ func TestForeignServer(t *testing.T) {
 	}
 }
 
-// What a server says of an error drives no terminal, whatever command prints it, and neither do values and addresses of its answers.
+// Control characters in a server's errors, values and addresses never reach the terminal, in any command.
 func TestOutputDrivesNoTerminal(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
@@ -327,7 +327,7 @@ func TestOutputDrivesNoTerminal(t *testing.T) {
 	o := &output{file: w, screen: true}
 	e := &Env{Err: o}
 	e.say("%s%s", "\x1b]0;title\x07\x1b[2J\r", e.color("31", "red"))
-	if _, err := fmt.Fprint(&output{file: w}, "\x1b[2J"); err != nil { // in a pipe, bytes are what they are
+	if _, err := fmt.Fprint(&output{file: w}, "\x1b[2J"); err != nil { // in a pipe, bytes are unchanged
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
@@ -342,7 +342,7 @@ func TestOutputDrivesNoTerminal(t *testing.T) {
 	}
 }
 
-// What completes a word is a plain word, whatever sites are called: a shell puts it into the command line.
+// Completions contain only plain words, whatever the sites' names, because a shell inserts them into the command line.
 func TestCompletionIsPlainWords(t *testing.T) {
 	var rows []string
 	for _, slug := range []string{"harbor", "$(touch x)", "a b", "a;b", "--yes", "a\\nb", "", "`x`"} {
@@ -356,7 +356,7 @@ func TestCompletionIsPlainWords(t *testing.T) {
 	}
 }
 
-// Only web addresses are opened: for others, the system may run a program.
+// Only web addresses are opened, because the system may run a program for other URLs.
 func TestWebAddress(t *testing.T) {
 	for in, works := range map[string]bool{
 		"https://harbor.example": true, "http://harbor.localhost:8081/": true, "https://harbor.example/a%20b?c=d": true,
@@ -375,7 +375,7 @@ func TestWebAddress(t *testing.T) {
 	}
 }
 
-// A link that can't be read or understood is none, and a folder with one can be linked.
+// A link file that can't be read counts as no link, and its folder can be linked again.
 func TestOddLinks(t *testing.T) {
 	answers := map[string]string{"POST /sites": `{"data": ` + harbor + `}`, "GET /sites/site_1": harbor}
 	for name, files := range map[string]map[string]string{

@@ -7,7 +7,7 @@ import (
 	"slipway/internal/client/imports"
 )
 
-// A site is created with all values of a key or none: the others are found by their keys.
+// A site is created with all values of a key or none of them, because the rest is found by its keys.
 func TestFirstVariables(t *testing.T) {
 	var vars []imports.Var
 	for n := range firstVars - 1 {

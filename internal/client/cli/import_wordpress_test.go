@@ -18,8 +18,8 @@ import (
 	"slipway/internal/client/login"
 )
 
-// The archive of a plugin is shown, then converted and imported into the site that is named: without a yes, and without a
-// site, nothing is sent.
+// A plugin's archive is shown, then converted and imported into the named site. Without a site or a yes nothing is
+// sent.
 func TestImportWordPress(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	t.Setenv("TMPDIR", t.TempDir())

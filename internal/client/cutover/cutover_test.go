@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// serve is a site of these pages: a body, or "to " and where it redirects.
+// serve returns a site with these pages: a body, or "to " and a redirect's target.
 func serve(t *testing.T, pages map[string]string) (*url.URL, *http.Client, *atomic.Int64) {
 	t.Helper()
 	asked := new(atomic.Int64)
@@ -38,8 +38,8 @@ func serve(t *testing.T, pages map[string]string) (*url.URL, *http.Client, *atom
 	return u, h, asked
 }
 
-// Pages of the sitemap are compared by what visitors notice. Redirects within a site lead to the same place at both
-// addresses, and other hosts are never asked.
+// The sitemap's pages are compared by what visitors see. Redirects within a site must lead to the same path on both,
+// and other hosts are never contacted.
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	other, _, asked := serve(t, map[string]string{"/secret": "x"})
@@ -69,7 +69,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// However long a sitemap is, 200 pages are read; without one it is the first page; an old site that is gone is said to be.
+// At most 200 pages of a sitemap are read. Without a sitemap only the first page is compared, and an old site that is
+// unreachable is reported.
 func TestCompareIsBounded(t *testing.T) {
 	t.Parallel()
 	var list strings.Builder

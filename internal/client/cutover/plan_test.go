@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The advice about the TTL is computed from what the records have: how far to lower it, and how long to wait.
+// The TTL advice is computed from the records: how far to lower it and how long to wait.
 func TestTTLAdvice(t *testing.T) {
 	t.Parallel()
 	for records, want := range map[string]string{
@@ -26,7 +26,7 @@ func TestTTLAdvice(t *testing.T) {
 	}
 }
 
-// The plan says when the certificate comes, and how to have it before the change.
+// The plan says when the certificate will be issued and how to get it before the change.
 func TestCertificate(t *testing.T) {
 	t.Parallel()
 	const record = `"challenge": {"type": "CNAME", "name": "_acme-challenge.a.test", "value": "x.acme.test", "status": `

@@ -14,7 +14,7 @@ import (
 
 const whole = "-- Database dump by Slipway\nINSERT INTO `t` VALUES (1);\n-- slipway:end\n"
 
-// fetch brings text in pieces of n bytes, and then err.
+// fetch writes text in pieces of n bytes and then returns err.
 func fetch(text string, n int, err error) func(io.Writer) error {
 	return func(w io.Writer) error {
 		for text != "" {
@@ -28,7 +28,7 @@ func fetch(text string, n int, err error) func(io.Writer) error {
 	}
 }
 
-// A dump that breaks off at any byte, or ends without its last line, leaves the file of before.
+// A dump that breaks off at any byte, or lacks its last line, keeps the existing file.
 func TestHalfDumpsAreNoFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -67,7 +67,8 @@ var project = map[string]string{
 	"in.js": "-> src/app.js", "passwd": "-> /etc/passwd", "up": "-> ../x", ".slipway/project.json": "{}", ".DS_Store": "x",
 }
 
-// In a work tree and outside of one the same files are taken: ignored ones and secrets are left out, and nothing outside is followed.
+// The same files are uploaded inside and outside a Git work tree: ignored files and secrets are skipped, and no link
+// leads outside.
 func TestWhichFiles(t *testing.T) {
 	t.Parallel()
 	want := []string{".env.example", ".gitignore", ".slipwayignore", "in.js", "index.html", "src/.gitignore", "src/a.log", "src/app.js"}
@@ -109,7 +110,7 @@ func TestWhichFiles(t *testing.T) {
 	}
 }
 
-// Digests come from the cache as long as a file looks the same, and are read anew once it doesn't.
+// Digests come from the cache while a file's size, time and inode are unchanged, and are recomputed otherwise.
 func TestCache(t *testing.T) {
 	t.Parallel()
 	dir, cache := t.TempDir(), filepath.Join(t.TempDir(), "cache")
@@ -134,7 +135,7 @@ func TestCache(t *testing.T) {
 	if err != nil || !bytes.Contains(text, []byte("old.txt")) || bytes.Contains(text, []byte("new.txt")) {
 		t.Errorf("the cache is %q, %v: it must trust what is old alone", text, err)
 	}
-	// What the cache says is believed, while size, time and inode agree.
+	// A wrong digest in the cache is used while size, time and inode match.
 	lie := strings.Repeat("ab", 32)
 	k := load(cache)["old.txt"]
 	if err := os.WriteFile(cache, bytes.ReplaceAll(text, []byte(k.digest), []byte(lie)), 0o600); err != nil {
@@ -164,7 +165,7 @@ func run(t *testing.T, dir string, in []byte, args ...string) string {
 	return string(out)
 }
 
-// Patterns mean what they mean to Git, in 10,000 random cases: what is left out of a random tree with random ignore files.
+// Ignore patterns agree with Git's in 10,000 random cases of random trees and ignore files.
 func TestIgnoreAgreesWithGit(t *testing.T) {
 	t.Parallel()
 	const seed = 27
@@ -237,8 +238,8 @@ func TestIgnoreAgreesWithGit(t *testing.T) {
 	}
 }
 
-// What a repository brings runs no program on the machine that deploys it: neither a folder that looks like a repository, nor settings,
-// hooks, filters, submodules or missing objects.
+// A repository can't run a program on the machine that deploys it: not with an embedded repository, settings, hooks,
+// filters, submodules or missing objects.
 func TestGitRunsNothing(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(dir, run string) (at string){
@@ -349,7 +350,7 @@ func TestGitRunsNothing(t *testing.T) {
 	}
 }
 
-// A work tree is dirty once something in it isn't committed.
+// A work tree is dirty if anything in it isn't committed.
 func TestDirty(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -16,7 +16,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// platform plays a platform: testdata/NAME.txtar holds its answers by path and query, in the shapes of its published schema.
+// platform returns a fake platform: testdata/NAME.txtar holds its answers by path and query, in the format of its
+// published schema.
 func platform(t *testing.T, name string, change func(w http.ResponseWriter, r *http.Request) bool) Platform {
 	t.Helper()
 	file, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))
@@ -62,7 +63,7 @@ func platform(t *testing.T, name string, change func(w http.ResponseWriter, r *h
 	return p
 }
 
-// Each platform's recorded answers become the plan that stands beside them. UPDATE=1 writes it.
+// Each platform's recorded answers produce the plan in testdata. UPDATE=1 rewrites it.
 func TestPlans(t *testing.T) {
 	for _, p := range Platforms() {
 		t.Run(p.ID, func(t *testing.T) {
@@ -91,7 +92,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// A token that may not read everything makes a plan that says what is missing; one that is not taken makes none.
+// With a token that can't read everything, the plan says what is missing. With an invalid token there is no plan.
 func TestPlanIsPartial(t *testing.T) {
 	p := platform(t, "netlify", func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.HasSuffix(r.URL.Path, "/env") {
@@ -118,7 +119,8 @@ func TestPlanIsPartial(t *testing.T) {
 	}
 }
 
-// A rate limit and a failing server are waited for, an answer without end is not, and a redirect does not get the token.
+// The client waits for rate limits and failing servers, gives up on endless responses, and sends no token to a
+// redirect's target.
 func TestHostilePlatform(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("a redirect led to %s with %q", r.URL, r.Header.Get("Authorization"))
@@ -126,7 +128,7 @@ func TestHostilePlatform(t *testing.T) {
 	t.Cleanup(elsewhere.Close)
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
-		want   string // "": it succeeds at last
+		want   string // "": it succeeds in the end
 		waits  []time.Duration
 	}{
 		"busy": {func(w http.ResponseWriter, _ *http.Request) {
@@ -176,7 +178,8 @@ func TestHostilePlatform(t *testing.T) {
 	}
 }
 
-// What the REST interface would refuse stays behind by name, values of one key are one variable where they can be, and secrets are secret.
+// Variables that the REST API would refuse are listed by name, equal values of a key are merged if possible, and
+// secrets stay secret.
 func TestVariables(t *testing.T) {
 	x := &Site{ID: "one", Proposal: Proposal{Repository: "github.com/acme/one", Env: []Var{
 		{Key: "A", Value: "1", Target: []string{"production"}},
@@ -206,7 +209,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// A repository is named where the platform does not, and only then.
+// The repository can be set only if the platform doesn't name one.
 func TestSetRepository(t *testing.T) {
 	x := &Site{ID: "one"}
 	x.clean()

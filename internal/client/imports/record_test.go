@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Imports at the same time lose nothing of one another's, and what an earlier version noted is known.
+// Concurrent imports keep each other's records, and records of an earlier version are read.
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	accounts := filepath.Join(t.TempDir(), "slipway", "auth.json")

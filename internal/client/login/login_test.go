@@ -16,7 +16,7 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Ten commands at once exchange an old refresh token once: presenting it twice would end the grant.
+// Ten concurrent commands exchange an old refresh token once, because using it twice would end the grant.
 func TestRefreshIsExchangedOnce(t *testing.T) {
 	t.Parallel()
 	var exchanged atomic.Int32
@@ -54,7 +54,7 @@ func TestRefreshIsExchangedOnce(t *testing.T) {
 	}
 }
 
-// Whoever lost the grant is told to sign in again.
+// After the grant was revoked, the error says to sign in again.
 func TestRevokedGrant(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -72,7 +72,7 @@ func TestRevokedGrant(t *testing.T) {
 	}
 }
 
-// The file is for its user alone; one that others can read is not used.
+// Only the user can read the file, and a file that others can read is refused.
 func TestFileIsPrivate(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "slipway", "auth.json")
@@ -95,7 +95,7 @@ func TestFileIsPrivate(t *testing.T) {
 	}
 }
 
-// Each installation has an account of its own; the one signed in to last is the default.
+// Each installation has its own account. The one signed in to last is the default.
 func TestAccounts(t *testing.T) {
 	t.Parallel()
 	s := At(filepath.Join(t.TempDir(), "auth.json"))
@@ -121,7 +121,7 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// The device grant shows where to go, waits while nobody has decided, and says what was decided.
+// The device grant shows the URL, waits until the user decides, and reports the decision.
 func TestDevice(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ answer, want string }{

@@ -43,7 +43,7 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-// A request whose connection breaks is sent again under the same Idempotency-Key.
+// A request whose connection breaks is retried with the same Idempotency-Key.
 func TestTriesAgain(t *testing.T) {
 	t.Parallel()
 	var keys []string
@@ -63,7 +63,7 @@ func TestTriesAgain(t *testing.T) {
 	}
 }
 
-// An error is the server's sentence, and is not asked for again.
+// An error response is shown as the server's sentence and isn't retried.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	calls := 0
@@ -82,7 +82,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// A rate limit is waited for once; a longer one is the answer.
+// The client waits once for a short rate limit. A longer one is returned as an error.
 func TestWaitsForARateLimit(t *testing.T) {
 	t.Parallel()
 	calls := 0
@@ -110,7 +110,7 @@ func TestWaitsForARateLimit(t *testing.T) {
 	}
 }
 
-// A redirect takes the token nowhere.
+// A redirect isn't followed, so that the token isn't sent elsewhere.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
 	var stolen string
@@ -125,7 +125,6 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// A list is read to its last page.
 func TestListReadsAllPages(t *testing.T) {
 	t.Parallel()
 	c := client(t, func(w http.ResponseWriter, r *http.Request) {
@@ -137,7 +136,7 @@ func TestListReadsAllPages(t *testing.T) {
 	}
 }
 
-// A stream that breaks is taken up after its last event, and ends with the event end.
+// A stream that breaks is resumed after its last complete event, and ends at the event "end".
 func TestStreamResumes(t *testing.T) {
 	t.Parallel()
 	var after []string
@@ -147,7 +146,7 @@ func TestStreamResumes(t *testing.T) {
 		if len(after) == 1 {
 			fmt.Fprint(w, ": hello\n\nid: 1\ndata: {\"n\":1}\n\nid: 2\ndata: {\"n\":")
 			w.(http.Flusher).Flush()
-			panic(http.ErrAbortHandler) // in the middle of the second
+			panic(http.ErrAbortHandler) // in the middle of the second event
 		}
 		fmt.Fprint(w, "id: 2\ndata: {\"n\":2}\n\nevent: end\ndata: {}\n\n")
 	})
@@ -158,7 +157,7 @@ func TestStreamResumes(t *testing.T) {
 	}
 }
 
-// However much a server says of an error, a sentence of it is kept.
+// Only the beginning of a long error message is kept.
 func TestErrorsAreBounded(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -15,7 +15,7 @@ import (
 	"slipway/internal/client/terminal"
 )
 
-// run carries a terminal to a server that does what far does with its end.
+// run connects a terminal to a server whose end is handled by far.
 func run(t *testing.T, in io.Reader, sizes []terminal.Size, far func(ctx context.Context, c *websocket.Conn)) (code int, out string, err error) {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,7 +45,7 @@ func run(t *testing.T, in io.Reader, sizes []terminal.Size, far func(ctx context
 	return code, shown.String(), err
 }
 
-// screen has each of its sizes once, and the last one from then on.
+// screen reports each of its sizes once and then repeats the last one.
 type screen struct {
 	bytes.Buffer
 	sizes []terminal.Size
@@ -62,7 +62,7 @@ func (s *screen) Size() (now terminal.Size) {
 	return now
 }
 
-// What is typed arrives byte by byte, Ctrl-C too, and the command's exit code is the result.
+// Input arrives byte by byte, including Ctrl-C, and the command's exit code is returned.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	code, out, err := run(t, strings.NewReader("ls\r\x03"), nil, func(ctx context.Context, c *websocket.Conn) {
@@ -84,7 +84,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A connection that is cut, or closed with a reason, is an error, whatever was shown.
+// A connection that breaks or is closed with a reason is an error, even after output.
 func TestCut(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*websocket.Conn){
@@ -103,7 +103,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// The server hears of a size that changes.
+// A changed window size is sent to the server.
 func TestSize(t *testing.T) {
 	t.Parallel()
 	in, typed := io.Pipe()

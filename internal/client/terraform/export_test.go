@@ -9,8 +9,8 @@ import (
 	"slipway/internal/client/rest"
 )
 
-// What an account has becomes resources that refer to each other, each with its import; a secret becomes a variable, and what
-// the token may not read is named.
+// An account's resources are exported with references to each other and an import block each. Secrets become variables,
+// and resources that the token can't read are listed.
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	answers := map[string]string{
@@ -117,7 +117,7 @@ resource "slipway_database" "the_shop_main" {
 	}
 }
 
-// A text stays one, whatever is in it.
+// Any text is quoted as a single literal.
 func TestQuote(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -129,7 +129,7 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// What a server calls a site ends no comment of the configuration.
+// A site's name from the server can't end a comment in the configuration.
 func TestNamesEndNoComment(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

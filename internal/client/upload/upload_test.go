@@ -21,12 +21,12 @@ import (
 	"slipway/internal/client/upload"
 )
 
-// server takes an upload as a real one does: contents that are what they are said to be, of the newest list.
+// server is a fake that accepts only blobs of the newest manifest with matching digests.
 type server struct {
 	t        *testing.T
-	asked    func()            // called after each list, before anything of it is sent
+	asked    func()            // called after each manifest, before any blob is sent
 	mu       sync.Mutex        // guards what follows
-	lists    int               // that came
+	lists    int               // manifests received
 	manifest map[string]file   // by path
 	stored   map[string][]byte // by digest
 }
@@ -76,7 +76,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.ReadFull(r.Body, head); err == io.EOF {
 			break
 		} else if err != nil {
-			return // cut off by a file that became shorter
+			return // cut off because a file became shorter
 		}
 		body := make([]byte, binary.BigEndian.Uint64(head[32:]))
 		if _, err := io.ReadFull(r.Body, body); err != nil {
@@ -92,8 +92,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fail(json.NewEncoder(w).Encode(map[string]any{"stored": stored, "refused": refused}))
 }
 
-// A file that changes between its digest and its sending arrives whole, as it was or as it is, and the list says which; one that never
-// rests is an error in words.
+// A file that changes while it is uploaded arrives complete, in its old or new version, and the manifest matches it. A
+// file that keeps changing is an error.
 func TestFileChangesWhileSent(t *testing.T) {
 	t.Parallel()
 	const old = "what it was"

@@ -10,14 +10,15 @@ import (
 	"testing"
 )
 
-// elsewhere is a machine that the stand-ins for ssh, mariadb-dump and tar are.
+// elsewhere is the remote machine, made of fake ssh, mariadb-dump and tar programs.
 type elsewhere struct {
 	t    *testing.T
-	dir  string // of the stand-ins, and of what they note
+	dir  string // of the fakes and their records
 	root string // of the WordPress
 }
 
-// machine puts the stand-ins first: ssh runs its script here, and a program that isn't written is the real one.
+// machine puts the fake programs first in PATH. The fake ssh runs its script locally, with the real program where no
+// fake exists.
 func machine(t *testing.T, config string) *elsewhere {
 	t.Helper()
 	m := &elsewhere{t, t.TempDir(), filepath.Join(t.TempDir(), "it's here")}
@@ -61,7 +62,7 @@ func (m *elsewhere) noted(name string) string {
 	return string(text)
 }
 
-// take reads the WordPress there.
+// take reads the remote WordPress.
 func (m *elsewhere) take() (map[string]string, Plan, error) {
 	m.t.Helper()
 	a, err := OpenSSH(m.t.Context(), "ssh://ada@old.example:2222"+strings.ReplaceAll(m.root, " ", "%20"), false)
@@ -95,7 +96,7 @@ define( 'DB_HOST', '127.0.0.1:3307' );
 $table_prefix = 'qx_';
 `
 
-// A WordPress on another machine becomes the archive that servers take, and its password is in nobody's arguments.
+// A remote WordPress becomes the archive that servers accept, and its password is in no program's arguments.
 func TestSSH(t *testing.T) {
 	m := machine(t, plainConfig)
 	files, p, err := m.take()
@@ -125,7 +126,7 @@ func TestSSH(t *testing.T) {
 	}
 }
 
-// What goes wrong there is an error here, in words that move no cursor, and no archive.
+// A remote failure is an error without control characters, and creates no archive.
 func TestSSHFails(t *testing.T) {
 	var bomb bytes.Buffer
 	w := tar.NewWriter(&bomb)
@@ -154,7 +155,7 @@ func TestSSHFails(t *testing.T) {
 	}
 }
 
-// Where wp-config.php asks the environment, wp-cli there knows.
+// If wp-config.php reads the environment, wp-cli on the remote machine makes the dump.
 func TestSSHByCommandLine(t *testing.T) {
 	m := machine(t, "<?php\ndefine('DB_NAME', getenv('DB'));\n$table_prefix = 'qx_';\n")
 	m.program("wp", `test "$1 $2 $3" = "db export -" && cat "$ELSEWHERE/dump.sql"`)
@@ -163,7 +164,7 @@ func TestSSHByCommandLine(t *testing.T) {
 	}
 }
 
-// An address is one of a folder, and nothing in it is a flag of ssh's or a password.
+// An address must name a folder and can't contain an ssh flag or a password.
 func TestSSHAddresses(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{
@@ -184,7 +185,7 @@ func TestSSHAddresses(t *testing.T) {
 func FuzzParseConfig(f *testing.F) {
 	f.Add(plainConfig)
 	f.Add("<?php\ndefine(\"DB_NAME\", \"a\\\"b\\$c\");")
-	// Whatever a wp-config.php says, it adds no line to what the dump is told, and ends no word of its script.
+	// No wp-config.php can add a line to the dump's script or end one of its words.
 	f.Fuzz(func(t *testing.T, php string) {
 		c := parseConfig(php)
 		if script := c.dump(); c.whole && (strings.Count(script, "\n") > 12 || strings.Count(script, "\nSLIPWAY\n") != 1) {

@@ -16,7 +16,7 @@ import (
 	"testing"
 )
 
-// sql is a dump, with a prefix that is not the usual one and a table of a plugin that looks like WordPress's.
+// sql returns a dump with this prefix and a plugin's table that resembles one of WordPress.
 func sql(prefix string) string {
 	return "CREATE TABLE `" + prefix + "shop_options` (id int);\nCREATE TABLE `" + prefix + "options` (\n  option_id bigint\n);\n" +
 		"INSERT INTO `" + prefix + "options` VALUES (1,'siteurl','https://old.example/','yes');\n" +
@@ -69,7 +69,7 @@ func zipOf(t *testing.T, files map[string]string) []byte {
 	return b.Bytes()
 }
 
-// entry is a file of a .wpress; size is what its header says.
+// entry is a file of a .wpress; size is the size in its header.
 type entry struct{ folder, name, size, body string }
 
 func wpressOf(entries ...entry) []byte {
@@ -82,14 +82,14 @@ func wpressOf(entries ...entry) []byte {
 		field(e.name, wpressName)
 		field(e.size, wpressSize)
 		field("1700000000", wpressTime)
-		field(e.folder+"\x00"+strings.Repeat("\x00", wpressFolder-len(e.folder)-9)+"cafe0123", wpressFolder) // a newer one, with its checksum
+		field(e.folder+"\x00"+strings.Repeat("\x00", wpressFolder-len(e.folder)-9)+"cafe0123", wpressFolder) // with a checksum
 		b.WriteString(e.body)
 	}
 	b.Write(make([]byte, wpressHeader))
 	return b.Bytes()
 }
 
-// converted is what the server gets: its files by name, the dump unpacked.
+// converted returns what the server gets: files by name, with the dump unpacked.
 func converted(t *testing.T, files ...string) (map[string]string, Plan, error) {
 	t.Helper()
 	a, err := Open(files)
@@ -114,7 +114,7 @@ func converted(t *testing.T, files ...string) (map[string]string, Plan, error) {
 	return packed(t, f), p, nil
 }
 
-// packed reads what was written for the server: its files by name, the dump unpacked.
+// packed reads the archive written for the server: files by name, with the dump unpacked.
 func packed(t *testing.T, f *os.File) map[string]string {
 	t.Helper()
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
@@ -147,7 +147,7 @@ func packed(t *testing.T, f *os.File) map[string]string {
 	}
 }
 
-// A backup of each kind becomes the same archive: the files of wp-content and the dump, and nothing else of it.
+// A backup of each format becomes the same archive: the files of wp-content and the dump, and nothing else.
 func TestKinds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -215,7 +215,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// Row 44: archives that lie about sizes, lead out of wp-content, are cut off or are encrypted are refused, in words.
+// Archives with false sizes or paths outside wp-content, truncated and encrypted ones are refused with an error
+// message.
 func TestHostileArchives(t *testing.T) {
 	t.Parallel()
 	dump := entry{".", "database.sql", "", sql(wpressPrefix)}
@@ -258,7 +259,7 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
-// One word is put in the place of another wherever it lies: over the borders of what is read at once, too.
+// The word is replaced everywhere, also across the borders of read buffers.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	for _, before := range []int{0, 1, 256<<10 - 17, 256<<10 - 8, 256<<10 - 1, 256 << 10} {

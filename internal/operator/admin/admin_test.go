@@ -13,8 +13,8 @@ import (
 	"slipway/internal/tenant/audit"
 )
 
-// The command line suspends and resumes users beside a server that runs, says so in the
-// audit log, and leaves an operator.
+// While the server runs, the command line suspends and resumes users and writes to the audit log. The last operator
+// can't be suspended.
 func TestUsersOnTheCommandLine(t *testing.T) {
 	t.Parallel()
 	s := installation.Store{DataDir: t.TempDir()}
@@ -81,7 +81,8 @@ func TestUsersOnTheCommandLine(t *testing.T) {
 	}
 }
 
-// The command line changes roles, makes links for new passwords and disables the second factor. The audit log has each change.
+// The command line changes roles, creates password links and turns off the second factor. Each change is in the audit
+// log.
 func TestUsersAreHelpedOnTheCommandLine(t *testing.T) {
 	t.Parallel()
 	s := installation.Store{DataDir: t.TempDir()}
@@ -138,7 +139,7 @@ func TestUsersAreHelpedOnTheCommandLine(t *testing.T) {
 	}
 }
 
-// A key made on the command line counts towards the limits that the operator has set.
+// A key created on the command line counts towards the operator's limits.
 func TestKeysOnTheCommandLineObeyLimits(t *testing.T) {
 	t.Parallel()
 	s := installation.Store{DataDir: t.TempDir()}

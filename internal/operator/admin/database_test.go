@@ -20,11 +20,11 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// moving is set for a process of this test that moves a database and is killed.
+// moving makes the test binary run as a process that moves a database and is killed.
 const moving = "SLIPWAY_TEST_MOVING"
 
-// An installation moves to PostgreSQL and back, whenever the command is killed: the database before is whole, and the other one is
-// empty or complete. What is served is always the one that was moved to.
+// An installation moves to PostgreSQL and back. If the command is killed at any moment, the old database is complete
+// and the new one is empty or complete. The service always uses the database that was moved to.
 func TestMoveDatabase(t *testing.T) {
 	t.Parallel()
 	if dir := os.Getenv(moving); dir != "" {
@@ -55,7 +55,7 @@ func TestMoveDatabase(t *testing.T) {
 	must(t, err)
 	defer target.Close()
 	number := func(q string) (n int) {
-		_ = target.QueryRow(t.Context(), q).Scan(&n) // where a table isn't there yet, none
+		_ = target.QueryRow(t.Context(), q).Scan(&n) // 0 if a table doesn't exist yet
 		return n
 	}
 	for when, reached := range map[string]func() bool{
@@ -89,7 +89,7 @@ func TestMoveDatabase(t *testing.T) {
 
 	settings := filepath.Join(t.TempDir(), "server.toml")
 	must(t, os.WriteFile(settings, []byte("site-domain = \"sites.test\"\n"), 0o640))
-	if err := os.Remove(s.Path("database.moved")); err != nil && !errors.Is(err, os.ErrNotExist) { // of a process that had ended
+	if err := os.Remove(s.Path("database.moved")); err != nil && !errors.Is(err, os.ErrNotExist) { // left by a process that had finished
 		t.Fatal(err)
 	}
 	out.Reset()
@@ -103,7 +103,7 @@ func TestMoveDatabase(t *testing.T) {
 			t.Errorf("a password is in %s or the output: %s\n%s %v", file, text, out.String(), err)
 		}
 	}
-	// The one before isn't served by mistake.
+	// The old database can't be opened by mistake.
 	if _, _, err := s.Open(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "was moved") {
 		t.Errorf("the database before opens: %v", err)
 	}
@@ -121,7 +121,7 @@ func TestMoveDatabase(t *testing.T) {
 	}
 	must(t, CreateUser(t.Context(), there, NewUser{Email: "new@example.test", Password: "correct horse battery"}, &out))
 
-	// While it is served, nothing moves. Then it moves back, and the file before is kept.
+	// While the database is in use, it can't be moved. Then it moves back, and the old file is kept.
 	unlock, err := there.Lock()
 	must(t, err)
 	if err := MoveDatabase(t.Context(), there, "sqlite", "", &out); err == nil || !strings.Contains(err.Error(), "stop the service first") {
@@ -143,7 +143,7 @@ func TestMoveDatabase(t *testing.T) {
 	}
 }
 
-// secret returns the address of a database with a password that it doesn't need.
+// secret adds a password, which isn't needed, to a database's URL.
 func secret(t *testing.T, address string) string {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -154,7 +154,7 @@ func secret(t *testing.T, address string) string {
 	return u.String()
 }
 
-// What is printed and stored of an address has no password.
+// A database URL is printed and stored without its password.
 func TestWithoutPassword(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
@@ -172,7 +172,7 @@ func TestWithoutPassword(t *testing.T) {
 	}
 }
 
-// What can't be moved is refused before anything is made.
+// An impossible move is refused before anything is created.
 func TestMoveDatabaseRefuses(t *testing.T) {
 	t.Parallel()
 	s := installation.Store{DataDir: t.TempDir()}
@@ -184,7 +184,7 @@ func TestMoveDatabaseRefuses(t *testing.T) {
 			t.Errorf("%s: %v", to, err)
 		}
 	}
-	// The service couldn't tell two PostgreSQL databases apart, and would go on with the one before.
+	// A move between two PostgreSQL databases is refused, because the service couldn't tell which one is current.
 	s.Database = "postgres://127.0.0.1:1/x"
 	for to, want := range map[string]string{s.Database: "already", "postgres://127.0.0.1:1/y": "only sqlite"} {
 		if err := MoveDatabase(context.Background(), s, to, "", io.Discard); err == nil || !strings.Contains(err.Error(), want) {

@@ -17,7 +17,7 @@ import (
 	"slipway/internal/tenant/webhook"
 )
 
-// The command line prints what is stored about a user, and erases one: the log names them no more.
+// The command line exports a user's data and erases a user, whose name then isn't in the audit log any more.
 func TestEraseUserOnTheCommandLine(t *testing.T) {
 	t.Parallel()
 	s := installation.Store{DataDir: t.TempDir()}
@@ -51,8 +51,9 @@ func TestEraseUserOnTheCommandLine(t *testing.T) {
 	}))
 }
 
-// The command line deletes a user with their sites, and what apps made with their access to a team, by the rules of the
-// dashboard: the number of sites is confirmed, and the last owner of a team and the last operator stay.
+// The command line deletes a user with all sites, and what apps created with the user's access to a team, with the
+// dashboard's rules: the number of sites must be confirmed, and the last owner of a team and the last operator can't be
+// deleted.
 func TestDeleteUserOnTheCommandLine(t *testing.T) {
 	t.Parallel()
 	s := installation.Store{DataDir: t.TempDir()}
@@ -78,7 +79,7 @@ func TestDeleteUserOnTheCommandLine(t *testing.T) {
 	channels := notify.New(notify.Config{DB: d, Seal: sealer, Base: "http://x"})
 	teams := whole(d, sealer, accounts)
 
-	// Eve's team, in which an app acts for Ada: what it made ends with her.
+	// In Eve's team an app acts for Ada. What the app created ends with Ada's account.
 	made := map[string]string{}
 	var acme team.Team
 	must(t, d.Write(ctx, func(tx *db.Tx) error {

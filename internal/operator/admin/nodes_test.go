@@ -12,7 +12,8 @@ import (
 	"slipway/internal/program/placement"
 )
 
-// A node that runs is not forgotten; one that has something alone is, once that is confirmed, and its sites can run elsewhere.
+// A running node can't be forgotten. A node that holds the only copy of something is forgotten after a confirmation,
+// and its sites can run elsewhere.
 func TestForgetNode(t *testing.T) {
 	t.Parallel()
 	url := dbtest.URL(t)

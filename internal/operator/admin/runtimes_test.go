@@ -9,7 +9,7 @@ import (
 	"slipway/internal/operator/installation"
 )
 
-// The list has what can be installed and what is, and a runtime that nothing uses can be removed.
+// The list shows installable and installed runtimes, and an unused runtime can be removed.
 func TestRuntimes(t *testing.T) {
 	t.Parallel()
 	s := installation.Store{DataDir: t.TempDir()}

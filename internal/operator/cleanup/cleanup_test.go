@@ -21,7 +21,7 @@ import (
 	"slipway/internal/tenant/operation"
 )
 
-// An operation says what a collection has freed, and what it leaves for now.
+// A garbage collection's operation reports what was freed and what is kept for now.
 func TestCollectOnRequest(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

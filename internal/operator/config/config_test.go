@@ -61,7 +61,7 @@ func TestCheckTurnsWhatWasSaidIntoWhatIsMeant(t *testing.T) {
 	}
 }
 
-// acme changes a Config that has an authority.
+// acme returns a change of a Config with an ACME authority.
 func acme(change func(*Config)) func(*Config) {
 	return func(c *Config) {
 		c.ACMECA, c.SiteDomain, c.BaseURL = []string{"https://ca.test:14000/dir"}, "sites.example.com", "http://panel.example.net"
@@ -112,7 +112,7 @@ func TestCheckACME(t *testing.T) {
 	}
 }
 
-// What makes no sense is refused in one line that names the flag.
+// An invalid setting is refused with one line that names the flag.
 func TestCheckRefuses(t *testing.T) {
 	t.Parallel()
 	noCert := filepath.Join(t.TempDir(), "empty.pem")
@@ -196,8 +196,7 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
-// A data directory is known by its whole path, whatever it was called: programs run from
-// folders in it that are mounted elsewhere.
+// The data directory is always an absolute path, because programs run from folders in it that are mounted elsewhere.
 func TestDataDirectoryIsAbsolute(t *testing.T) {
 	t.Parallel()
 	wd, err := os.Getwd()
@@ -217,7 +216,8 @@ func TestDataDirectoryIsAbsolute(t *testing.T) {
 	}
 }
 
-// Several wrong settings are all reported, each once and always in the same order; what only follows from one of them isn't.
+// All invalid settings are reported, each once and always in the same order. Errors that only follow from another
+// aren't.
 func TestCheckReportsAll(t *testing.T) {
 	t.Parallel()
 	c := good()

@@ -8,7 +8,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// Doctor says how the installation's backups go, and which are damaged.
+// Doctor reports the state of the installation's backups and lists the damaged ones.
 func TestBackups(t *testing.T) {
 	t.Parallel()
 	s := installation.Store{DataDir: t.TempDir()}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Doctor says which visitors get no certificate that they trust.
+// Doctor reports which visitors get no trusted certificate.
 func TestDoctorOnCertificates(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -15,7 +15,7 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// Doctor makes nothing where there is no installation, such as in a mistyped directory.
+// Without an installation, for example in a mistyped directory, doctor creates nothing.
 func TestNoInstallation(t *testing.T) {
 	t.Parallel()
 	s := installation.Store{DataDir: filepath.Join(t.TempDir(), "mistyped")}
@@ -28,7 +28,8 @@ func TestNoInstallation(t *testing.T) {
 	}
 }
 
-// On a full disk the data directory can't be written: doctor says so and fails, and the database says that it takes no writes.
+// On a full disk doctor reports that the data directory isn't writable and fails, and the database reports that it
+// takes no writes.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "small")
@@ -61,7 +62,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	// A file system may give back the space of a removed file a moment later.
+	// A file system may free a removed file's space a moment later.
 	wait.Until(t, "a data directory that can be written", func() bool { return !dataDir(s).Required })
 	if err := d.TakesWrites(t.Context()); err != nil {
 		t.Errorf("once there is room: %v", err)

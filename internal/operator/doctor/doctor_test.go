@@ -9,7 +9,7 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// Jobs that only another version knows wait, and the doctor names their kind.
+// Jobs that only another version knows stay queued, and doctor names their kind.
 func TestDoctorNamesUnknownJobs(t *testing.T) {
 	t.Parallel()
 	s := installation.Store{DataDir: t.TempDir()}

@@ -12,7 +12,7 @@ import (
 	"slipway/internal/tenant/mail/mailtest"
 )
 
-// The doctor talks to the server as a mail would, and says what stands in the way.
+// Doctor connects to the mail server as for sending an email and reports what fails.
 func TestDoctorChecksMail(t *testing.T) {
 	t.Parallel()
 	srv := mailtest.New(t, mailtest.Config{StartTLS: true, User: "slipway", Password: "secret"})

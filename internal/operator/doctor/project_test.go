@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The doctor says of a folder what it would be as a site, what it would lack, and why it would fail, without a server.
+// Without a server, doctor reports what a folder would be as a site, what it lacks and why its build would fail.
 func TestProject(t *testing.T) {
 	t.Parallel()
 	astro := map[string]string{

@@ -7,7 +7,7 @@ import (
 	"slipway/internal/operator/installation"
 )
 
-// The doctor says whether the operator's Redis server can be used, and never its password. Package redis tests what it finds.
+// Doctor reports whether the operator's Redis server is usable, without its password. Package redis tests the checks.
 func TestDoctorChecksRedis(t *testing.T) {
 	t.Parallel()
 	if c := redisServer(t.Context(), installation.Store{}); !c.OK || !strings.Contains(c.Text, "not configured") {

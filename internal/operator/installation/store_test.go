@@ -25,7 +25,8 @@ func TestLockKeepsASecondProcessOut(t *testing.T) {
 	again()
 }
 
-// Other users can't open the data directory, its database and its key: they are made so, and what others may open is mended.
+// Other users can't open the data directory, the database and the key. They are created with these permissions, and
+// wrong permissions are fixed.
 func TestProtect(t *testing.T) {
 	t.Parallel()
 	s := Store{DataDir: filepath.Join(t.TempDir(), "data")}

@@ -11,7 +11,7 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// read returns what /metrics would show, by name.
+// read returns the metrics by name.
 func read(t *testing.T, r db.Reader, dir string) map[string]float64 {
 	t.Helper()
 	to := prometheus.NewRegistry()
@@ -27,7 +27,7 @@ func read(t *testing.T, r db.Reader, dir string) map[string]float64 {
 	return out
 }
 
-// Figures say what there is, and -1 where that can't be read.
+// Metrics have the current numbers, or -1 if a number can't be read.
 func TestRegister(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

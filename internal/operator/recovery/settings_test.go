@@ -12,7 +12,7 @@ import (
 	"slipway/internal/operator/installation"
 )
 
-// Settings that could only fail later are refused, each by the name of its flag.
+// Settings that would fail later are refused with the name of the flag.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	id, err := age.GenerateX25519Identity()
@@ -22,7 +22,7 @@ func TestCheck(t *testing.T) {
 	recipient := id.Recipient().String()
 	for name, tt := range map[string]struct {
 		s    Settings
-		want string // "": nothing is wrong
+		want string // "": valid
 	}{
 		"nothing": {Settings{}, ""},
 		"a directory": {
@@ -51,7 +51,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A place that can't be opened is named by the flag that is wrong, and nothing is made there.
+// The error for a backup place that can't be opened names the wrong flag, and nothing is created there.
 func TestPlacesThatCannotBeOpened(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

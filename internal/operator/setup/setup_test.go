@@ -12,7 +12,7 @@ import (
 	"slipway/packaging"
 )
 
-// What is asked is checked as it is typed, and goes into the file in the place of the comments that stand for it.
+// Answers are checked during input and replace the comments in the settings file.
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
@@ -50,7 +50,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// Where nobody is there to ask, what is missing is named by its flag.
+// Without a terminal, a missing answer is reported by its flag.
 func TestAskNobody(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -77,7 +77,7 @@ func TestAskNobody(t *testing.T) {
 	}
 }
 
-// A file that is there keeps what is not asked for, its mode, and a copy of how it was; the first user is made once.
+// An existing file keeps its other settings and its mode, and a copy of it is saved. The first user is created once.
 func TestFinish(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"slipway/internal/operator/installation"
 )
 
-// A second start knows the first. Only the owner may read the key.
+// A second start finds the first one's settings. Only the owner can read the key.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	c := Config{Store: installation.Store{DataDir: t.TempDir()}}
@@ -43,7 +43,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// A port in use is named in one line, with the setting that chooses another.
+// A port in use is reported in one line with the setting that changes it.
 func TestPortsAreFree(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -73,7 +73,7 @@ func TestReachable(t *testing.T) {
 	}
 }
 
-// The example is copied once; afterwards the folder is the user's own.
+// The example is copied once. Later starts keep the user's changes.
 func TestFolder(t *testing.T) {
 	t.Parallel()
 	x := &try{Config: Config{
@@ -96,7 +96,7 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// The log is in its file from the first line, and on the screen from when it is shown.
+// The log file has all lines, and the screen those since it was shown.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	var file, screen bytes.Buffer

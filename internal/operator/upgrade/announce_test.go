@@ -16,7 +16,7 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// told keeps what operators would read.
+// told collects messages to operators.
 type told []string
 
 func (o *told) TellOperatorsTx(_ context.Context, _ *db.Tx, subject, text, path string) error {
@@ -24,7 +24,7 @@ func (o *told) TellOperatorsTx(_ context.Context, _ *db.Tx, subject, text, path 
 	return nil
 }
 
-// Each end of an upgrade is told once, also by the program that came back; what is under way or long past isn't.
+// Each finished upgrade is announced once, also by the restored program. Upgrades in progress or long past aren't.
 func TestAnnounce(t *testing.T) {
 	t.Parallel()
 	var heard told
@@ -63,7 +63,7 @@ func TestAnnounce(t *testing.T) {
 	expect(back, "Slipway is back at 1.9.2|The last upgrade of this installation: back to 1.9.2, on ")
 	back.Outcome, back.Why, back.EndedAt = Returned, "it was not ready within 1m0s", time.Now().Add(3*time.Second)
 	expect(back, "Going back to Slipway 1.9.2 did not work|The last upgrade of this installation: that to 1.9.2 was taken back on ")
-	// A disk that can't note it: told once all the same.
+	// If the disk can't record the announcement, it is still sent once.
 	if err := os.Remove(filepath.Join(folder(a.Store), "told")); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"aead.dev/minisign"
 )
 
-// publish puts a release into the folder of releases.
+// publish adds a release to the releases' directory.
 func (w *world) publish(dir, version string, b behaviour) {
 	w.t.Helper()
 	if err := os.Rename(filepath.Dir(w.release(version, b).Archive), filepath.Join(dir, version)); err != nil {
@@ -22,8 +22,8 @@ func (w *world) publish(dir, version string, b behaviour) {
 	}
 }
 
-// Automatic upgrades go to the newest patch release that a server has, never further, and not again to what did not work or was
-// undone.
+// An automatic upgrade installs the newest patch release that the server lists. It never installs a newer minor version,
+// or a release that failed or was undone before.
 func TestAuto(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -68,7 +68,7 @@ func TestAuto(t *testing.T) {
 	}
 	expect(NothingNewer, auto(), false)
 
-	// Somebody had a reason.
+	// A release that was undone isn't installed again.
 	if err := w.Undo(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestAuto(t *testing.T) {
 	expect(NothingNewer, auto(), false)
 	w.serves("1.0.0")
 
-	// One that doesn't work is tried once.
+	// A release that fails is tried once.
 	w.publish(dir, "1.0.11", behaviour{about(""), "dies"})
 	list("1.0.10\n1.0.11\n")
 	w.Watch = 2 * time.Minute
@@ -86,7 +86,7 @@ func TestAuto(t *testing.T) {
 	list("1.0.11\n")
 	expect(NothingNewer, auto(), false)
 
-	// What a server says is not what counts.
+	// An unsigned list of versions is refused.
 	if err := os.WriteFile(filepath.Join(dir, "versions"), []byte("1.0.10\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestAuto(t *testing.T) {
 	expect("is not a release", auto(), true)
 }
 
-// strangersKey is a key that signed nothing here.
+// strangersKey returns a key that signed none of these releases.
 func strangersKey(t *testing.T) string {
 	t.Helper()
 	public, _, err := minisign.GenerateKey(nil)

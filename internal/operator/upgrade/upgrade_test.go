@@ -32,15 +32,15 @@ import (
 	"slipway/internal/platform/db"
 )
 
-// Programs of these tests are this test itself, with a line at its end that says how it behaves.
+// The programs of these tests are copies of the test binary with a last line that sets their behavior.
 const mark = "\nbehaves as "
 
 type behaviour struct {
 	About
-	Serve string // "": well
+	Serve string // "": works
 }
 
-// TestMain becomes what the line at the program's end says.
+// TestMain behaves as the line at the binary's end says.
 func TestMain(m *testing.M) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	}
 	b, found := behaves(exe)
 	if !found {
-		// Servers of tests over HTTPS have this certificate.
+		// HTTPS servers of these tests have this certificate.
 		s := httptest.NewTLSServer(nil)
 		http.DefaultTransport.(*http.Transport).TLSClientConfig = s.Client().Transport.(*http.Transport).TLSClientConfig
 		s.Close()
@@ -90,7 +90,7 @@ func behaves(file string) (b behaviour, found bool) {
 	return b, found
 }
 
-// serve is what a program does of the program's work: it takes the data, brings the schema up to date, and says that it is ready.
+// serve does a program's start: it locks the data, migrates the schema and reports that it is ready.
 func serve(b behaviour, dir, addr string) error {
 	ctx := context.Background()
 	store := installation.Store{DataDir: dir}
@@ -103,7 +103,7 @@ func serve(b behaviour, dir, addr string) error {
 	if err != nil {
 		return err
 	}
-	if strings.HasPrefix(b.Serve, "migrates") { // to what no program of before can read
+	if strings.HasPrefix(b.Serve, "migrates") { // to a schema that no earlier program can read
 		for _, sql := range []string{
 			"INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, TRUE)", "UPDATE schema_readers SET schema_known = 9999",
 		} {
@@ -116,13 +116,13 @@ func serve(b behaviour, dir, addr string) error {
 		return err
 	}
 	if b.Serve == "hangs" || b.Serve == "migrates and hangs" {
-		<-time.After(24 * time.Hour) // a select of nothing is a deadlock, which Go ends
+		<-time.After(24 * time.Hour) // Go ends a program in which all goroutines block
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return err
 	}
-	if b.Serve == "freezes" { // and heeds nobody
+	if b.Serve == "freezes" { // and ignores signals
 		signal.Ignore(syscall.SIGTERM)
 	}
 	asked := 0
@@ -140,7 +140,7 @@ func serve(b behaviour, dir, addr string) error {
 	}))
 }
 
-// world is an installation whose service is kept running by the test, as systemd would.
+// world is an installation whose service the test keeps running, as systemd would.
 type world struct {
 	Config
 	t      *testing.T
@@ -153,7 +153,7 @@ type world struct {
 	lives   sync.WaitGroup
 
 	manager  string
-	restarts int // counted as systemd does
+	restarts int // as systemd counts
 }
 
 func newWorld(t *testing.T) *world {
@@ -209,19 +209,19 @@ func (w *world) act(action string) {
 	if w.running != nil {
 		_ = w.running.Process.Signal(syscall.SIGTERM)
 		if !w.stopped {
-			return // it is started again when it has ended
+			return // it is started again once it has ended
 		}
 	} else if !w.stopped {
 		w.start()
 	}
 }
 
-// start starts the program, again and again while the service is not stopped.
+// start starts the program, and restarts it until the service is stopped.
 func (w *world) start() {
 	c := exec.Command(w.Program, "serve", w.Store.DataDir, w.Control)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	err := c.Start()
-	for errors.Is(err, syscall.ETXTBSY) { // another test started something while this program was being written
+	for errors.Is(err, syscall.ETXTBSY) { // another test forked while this program was being written
 		<-time.After(10 * time.Millisecond)
 		c = exec.Command(c.Path, c.Args[1:]...)
 		err = c.Start()
@@ -233,7 +233,7 @@ func (w *world) start() {
 	w.running = c
 	w.lives.Go(func() {
 		_ = c.Wait()
-		<-time.After(100 * time.Millisecond) // as RestartSec of a unit, so that what panics at once doesn't keep the machine busy
+		<-time.After(100 * time.Millisecond) // like a unit's RestartSec, so that a program that panics at once doesn't keep the machine busy
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.running = nil
@@ -244,7 +244,7 @@ func (w *world) start() {
 	})
 }
 
-// program writes a program that behaves so.
+// program writes a program with this behavior.
 func (w *world) program(file string, b behaviour) {
 	w.t.Helper()
 	exe, err := os.Executable()
@@ -264,7 +264,7 @@ func (w *world) program(file string, b behaviour) {
 	}
 }
 
-// release writes a release in a folder of its own, and returns where its archive is.
+// release writes a release to a new directory and returns its source.
 func (w *world) release(version string, b behaviour) Source {
 	w.t.Helper()
 	dir := w.t.TempDir()
@@ -305,7 +305,7 @@ func (w *world) release(version string, b behaviour) Source {
 	return Source{Archive: filepath.Join(dir, name), Keys: []string{w.public}}
 }
 
-// serves checks which version the service is, that it is well, and that nothing was left lying.
+// serves fails the test unless the service runs this version, is ready, and no temporary files are left.
 func (w *world) serves(version string) {
 	w.t.Helper()
 	if err := w.ready(w.t.Context(), w.Program, w.Start, 0); err != nil {
@@ -330,7 +330,7 @@ func (w *world) ended(want Outcome) State {
 	return x
 }
 
-// What ends again and again before it is ready is not waited for, where systemd tells how often that was.
+// If systemd reports that a program keeps ending before it is ready, the upgrade stops waiting and goes back.
 func TestUpgradeGoesBackWhereTheProgramEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -349,7 +349,7 @@ func TestUpgradeGoesBackWhereTheProgramEnds(t *testing.T) {
 	w.serves("1.0.0")
 }
 
-// A program that works takes the old one's place, and can be taken back for a week.
+// A program that works replaces the old one and can be undone for a week.
 func TestUpgradeAndUndo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -357,7 +357,7 @@ func TestUpgradeAndUndo(t *testing.T) {
 		t.Error("there is something to undo before the first upgrade")
 	}
 	from := w.release("1.1.0", behaviour{About: about("")})
-	from.Keys = append([]string{strangersKey(t)}, from.Keys...) // one of those that are trusted is enough, as when the key changes
+	from.Keys = append([]string{strangersKey(t)}, from.Keys...) // one trusted key is enough, as during a change of the key
 	if err := w.Check(t.Context(), from); err != nil {
 		t.Errorf("check: %v", err)
 	}
@@ -373,7 +373,7 @@ func TestUpgradeAndUndo(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.serves("1.0.0")
-	if err := w.Undo(t.Context()); err != nil { // of the undoing
+	if err := w.Undo(t.Context()); err != nil { // undoes the undo
 		t.Fatal(err)
 	}
 	w.serves("1.1.0")
@@ -390,7 +390,7 @@ func TestUpgradeAndUndo(t *testing.T) {
 	}
 }
 
-// A program that does not work is taken back, however it fails, and the database is as it was left.
+// If the new program fails in any way, the old one is put back and serves again, and there is nothing to undo.
 func TestUpgradeReturns(t *testing.T) {
 	t.Parallel()
 	for _, fails := range []string{"panics", "hangs", "turns bad", "freezes", "dies"} {
@@ -400,7 +400,7 @@ func TestUpgradeReturns(t *testing.T) {
 			if fails == "hangs" || fails == "panics" {
 				w.Start = 15 * time.Second
 			}
-			w.Watch = 2 * time.Minute // those that fail do it before
+			w.Watch = 2 * time.Minute // programs that fail do so earlier
 			err := w.Run(t.Context(), w.release("1.1.0", behaviour{about(""), fails}))
 			if err == nil || !strings.Contains(err.Error(), "1.0.0 serves again") {
 				t.Errorf("got %v", err)
@@ -417,8 +417,8 @@ func TestUpgradeReturns(t *testing.T) {
 	}
 }
 
-// Where the old program can't work with the new schema, the copy from before takes the database's place, unless the new program
-// was ready: then something may have been acknowledged, and nothing is taken away.
+// If the old program can't use the new schema, the database's copy is restored, unless the new program was ready: then
+// a write may have been acknowledged, and the database is kept.
 func TestUpgradeRestoresTheDatabase(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -452,7 +452,7 @@ func TestUpgradeRestoresTheDatabase(t *testing.T) {
 	}
 }
 
-// While the copy takes the database's place, systemd's sockets are closed: whoever came would have the service started.
+// While the database's copy is restored, systemd's sockets are closed, because a connection would start the service.
 func TestUpgradeClosesTheSockets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -487,7 +487,7 @@ exec curl --fail --silent --show-error `+w.manager+`/$2
 	}
 }
 
-// What a package manager put in the program's place is watched as well: it stays, or the one before comes back; and it can be undone.
+// A program installed by a package manager is watched too: it stays, or the old one is restored, and it can be undone.
 func TestPackage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -519,17 +519,17 @@ func TestPackage(t *testing.T) {
 	}
 	w.ended(Returned)
 	w.serves("1.0.0")
-	if err := w.Package(t.Context()); err != nil { // configured once more
+	if err := w.Package(t.Context()); err != nil { // configured a second time
 		t.Error(err)
 	}
 	w.serves("1.0.0")
-	// One that can't even say what it is changes nothing.
+	// A program that can't report its version changes nothing.
 	dpkg("1.3.0", behaviour{About{}, "panics"})
 	if err := w.Package(t.Context()); err == nil || !strings.Contains(err.Error(), "not upgraded") {
 		t.Errorf("got %v", err)
 	}
 	w.serves("1.0.0")
-	// Without a service nothing is watched.
+	// Without a running service nothing is watched.
 	w.act("stop")
 	w.lives.Wait()
 	dpkg("1.4.0", behaviour{About: about("")})
@@ -541,7 +541,7 @@ func TestPackage(t *testing.T) {
 	}
 }
 
-// power is cut when something is said.
+// power panics when a message is printed, like a power cut.
 type power struct{ at string }
 
 func (p *power) Write(b []byte) (int, error) {
@@ -551,12 +551,12 @@ func (p *power) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// What is interrupted at a step, as by a power cut, ends well when it is continued.
+// An upgrade interrupted at any step, as by a power cut, is completed when it is continued.
 func TestUpgradeIsContinued(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		at      Step
-		says    string // what it says when the step is on the disk
+		says    string // the message after the step is on disk
 		fails   string
 		version string
 		want    Outcome
@@ -603,7 +603,7 @@ func TestUpgradeIsContinued(t *testing.T) {
 	}
 }
 
-// What is not to be trusted or can't work is refused before anything is changed.
+// Untrusted or unusable releases are refused before anything is changed.
 func TestUpgradeRefuses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -697,7 +697,7 @@ func TestUpgradeRefuses(t *testing.T) {
 	if err := w.Run(t.Context(), good); err == nil || !strings.Contains(err.Error(), "doesn't run") {
 		t.Errorf("of a service that is stopped: %v", err)
 	}
-	w.Image = w.Program // any file that is there
+	w.Image = w.Program // any existing file
 	if err := w.Check(t.Context(), good); err == nil || !strings.Contains(err.Error(), "runs from a container image") {
 		t.Errorf("in a container image: %v", err)
 	}
