@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"slipway/internal/backup/repository"
@@ -128,48 +130,70 @@ func noteDamage(ctx context.Context, r *repository.Repository, affected map[ID][
 	return nil
 }
 
-// healSite looks for the objects that a site's backup builds on, and reads them where one of the earlier backups isn't known to be whole.
-// What is missing or damaged is stored again. It reports whether something is.
-func (s *Backups) healSite(ctx context.Context, b Backup, list []*snapshot.Manifest, w *repository.Writer) (found bool, err error) {
+// healSite looks for the objects that a site's backup builds on, and reads those that an earlier backup needs and that no backup
+// known to be whole has too. What is missing or damaged is stored again. It returns the packs of each earlier backup that needs a bad
+// object; its list counts as one.
+func (s *Backups) healSite(
+	ctx context.Context, b Backup, list []*snapshot.Manifest, w *repository.Writer,
+) (affected map[ID][]string, err error) {
 	rows, err := s.c.DB.Query(ctx, `SELECT `+columns+` FROM backups WHERE site_id = $1 AND status = 'completed' ORDER BY id`, b.Site)
 	earlier, err := db.Collect(rows, err, scan)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	var packs []string
-	lost, doubtful := false, map[ID]bool{}
+	lost, whole, known := false, map[ID]bool{}, map[string]bool{}
 	for _, x := range earlier {
-		doubtful[x.ID] = x.VerifiedAt == 0
+		whole[x.ID] = x.VerifiedAt > 0
 	}
-	budget := int64(0)
+	for _, m := range list {
+		if lost = lost || m == nil; m != nil && whole[m.ID] {
+			for _, p := range m.Packs {
+				known[p] = true
+			}
+		}
+	}
+	var packs, doubtful []string
 	for _, m := range list {
 		if m == nil {
-			lost = true
 			continue
 		}
 		packs = append(packs, m.Packs...)
-		if doubtful[m.ID] {
-			budget = allOfIt
+		if !whole[m.ID] {
+			doubtful = append(doubtful, slices.DeleteFunc(slices.Clone(m.Packs), func(p string) bool { return known[p] })...)
 		}
 	}
-	bad, _, err := s.c.Repository.Examine(ctx, packs, "", budget)
-	if err != nil || len(bad) == 0 {
-		return lost, err
+	bad, _, err := s.c.Repository.Examine(ctx, packs, "", 0)
+	if err != nil {
+		return nil, err
 	}
-	s.c.Log.WarnContext(ctx, "stored objects are missing or damaged: their content is stored again", "site", b.Site, "objects", len(bad))
+	read, _, err := s.c.Repository.Examine(ctx, doubtful, "", allOfIt)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(bad, read)
+	if len(bad) == 0 && !lost {
+		return nil, nil
+	}
+	affected = map[ID][]string{}
 	var all []*repository.Contents
 	for _, x := range earlier {
 		m, err := s.c.Repository.Load(ctx, x.manifest, nil)
 		if isBad(err) {
+			affected[x.ID] = []string{x.manifest}
+			bad[x.manifest] = true // nothing can make it again
 			continue
 		}
 		if err != nil {
-			return true, err
+			return nil, err
+		}
+		if needs(m.Packs, bad) {
+			affected[x.ID] = m.Packs
 		}
 		all = append(all, &repository.Contents{Packs: m.Packs, Pieces: m.Pieces})
 	}
+	s.c.Log.WarnContext(ctx, "stored objects are missing or damaged: their content is stored again", "site", b.Site, "objects", len(bad))
 	w.Heal(bad, s.c.Scratch, all)
-	return true, nil
+	return affected, nil
 }
 
 // verifyAgainTx has a completed backup verified, although nobody waits for it.
@@ -180,12 +204,14 @@ func (s *Backups) verifyAgainTx(ctx context.Context, tx *db.Tx, b Backup) error 
 	return err
 }
 
-// verifyEarlierTx has all earlier backups of a site verified: one of them needs what was missing or damaged.
-func (s *Backups) verifyEarlierTx(ctx context.Context, tx *db.Tx, b Backup) error {
+// verifyEarlierTx has the earlier backups of a site verified that needed something bad. Those that need it still, and aren't known to
+// be whole, are left out: a verification would read all of them each time and find the same.
+func (s *Backups) verifyEarlierTx(ctx context.Context, tx *db.Tx, b Backup, affected map[ID][]string, bad map[string]bool) error {
 	rows, err := tx.Query(ctx, `SELECT `+columns+` FROM backups WHERE site_id = $1 AND status = 'completed' AND id < $2`, b.Site, b.ID)
 	list, err := db.Collect(rows, err, scan)
 	for _, x := range list {
-		if err == nil {
+		packs, ok := affected[x.ID]
+		if err == nil && ok && (x.VerifiedAt > 0 || !needs(packs, bad)) {
 			err = s.verifyAgainTx(ctx, tx, x)
 		}
 	}

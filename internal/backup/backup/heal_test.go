@@ -329,3 +329,53 @@ func TestSiteHeals(t *testing.T) {
 		})
 	}
 }
+
+// A backup that nothing can mend isn't verified again after each later one.
+func TestSiteCannotHeal(t *testing.T) {
+	t.Parallel()
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			s := w.site("blog", map[string]string{"index.html": "hello"})
+			w.folder(s.ID, map[string]string{"cat.jpg": strings.Repeat("meow", 1000)})
+			first := w.backUp(s.ID, NewBackup{})
+			done := func() {
+				w.until("all is verified", func() bool {
+					var n int
+					ok(t, w.db.QueryRow(t.Context(), `SELECT count(*) FROM jobs WHERE kind = $1`, Verify{}.Kind()).Scan(&n))
+					return n == 0
+				})
+			}
+			done()
+			b, err := scan(w.db.QueryRow(t.Context(), `SELECT `+columns+` FROM backups WHERE id = $1`, first.ID))
+			ok(t, err)
+			m, err := snapshot.Load(t.Context(), w.c.Repository, b.manifest)
+			ok(t, err)
+			for _, p := range m.Packs {
+				ok(t, damage(object(t, w.place, p)))
+			}
+			ok(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+				_, err := job.Enqueue(t.Context(), tx, Verify{Backup: first.ID}, job.Options{Queue: VerifyQueue})
+				return err
+			}))
+			done()
+			w.folder(s.ID, map[string]string{"cat.jpg": strings.Repeat("purr", 1000)}) // what was there is gone for good
+			for i := range 3 {
+				later := w.backUp(s.ID, NewBackup{})
+				done()
+				if b := w.ended(later.ID); b.VerifiedAt == 0 || b.Error != "" {
+					t.Errorf("backup %d: %+v", i, b)
+				}
+				b := w.ended(first.ID)
+				if b.VerifiedAt != 0 || b.Error == "" || i > 0 && b.Error != "not looked at" {
+					t.Errorf("after backup %d, the first: %+v", i, b)
+				}
+				ok(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+					_, err := tx.Exec(t.Context(), `UPDATE backups SET error = 'not looked at' WHERE id = $1`, first.ID)
+					return err
+				}))
+			}
+		})
+	}
+}

@@ -182,7 +182,7 @@ func (s *Backups) collect(ctx context.Context, b Backup) (_ *snapshot.Manifest, 
 			err = errors.Join(err, w.Abandon())
 		}
 	}()
-	base, found, err := s.buildOn(ctx, b, w)
+	base, affected, err := s.buildOn(ctx, b, w)
 	if err != nil {
 		return nil, w, err
 	}
@@ -217,8 +217,8 @@ func (s *Backups) collect(ctx context.Context, b Backup) (_ *snapshot.Manifest, 
 	if err := w.Close(); err != nil {
 		return nil, w, err
 	}
-	if found { // their pages say what can be restored, now that all was mended that could be
-		if err := s.c.DB.Write(ctx, func(tx *db.Tx) error { return s.verifyEarlierTx(ctx, tx, b) }); err != nil {
+	if len(affected) > 0 { // their pages say what can be restored, now that all was mended that could be
+		if err := s.c.DB.Write(ctx, func(tx *db.Tx) error { return s.verifyEarlierTx(ctx, tx, b, affected, w.Bad()) }); err != nil {
 			return nil, w, err
 		}
 	}
@@ -232,10 +232,13 @@ func (s *Backups) collection(w *repository.Writer, m, base *snapshot.Manifest) *
 }
 
 // buildOn lets the writer use what the site's last backups hold, and returns the newest of
-// them that can be read; nil where there is none. found reports whether something of them is missing or damaged.
-func (s *Backups) buildOn(ctx context.Context, b Backup, w *repository.Writer) (newest *snapshot.Manifest, found bool, err error) {
+// them that can be read; nil where there is none. affected has those that need something missing or damaged, as
+// healSite returns it.
+func (s *Backups) buildOn(
+	ctx context.Context, b Backup, w *repository.Writer,
+) (newest *snapshot.Manifest, affected map[ID][]string, err error) {
 	if b.base == "" {
-		return nil, false, nil
+		return nil, nil, nil
 	}
 	names := strings.Split(b.base, ",")
 	list := make([]*snapshot.Manifest, len(names))
@@ -251,10 +254,10 @@ func (s *Backups) buildOn(ctx context.Context, b Backup, w *repository.Writer) (
 		}))
 	}
 	if err := loads.Wait(); err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
-	if found, err = s.healSite(ctx, b, list, w); err != nil {
-		return nil, false, err
+	if affected, err = s.healSite(ctx, b, list, w); err != nil {
+		return nil, nil, err
 	}
 	for _, m := range list {
 		if m != nil {
@@ -262,7 +265,7 @@ func (s *Backups) buildOn(ctx context.Context, b Backup, w *repository.Writer) (
 			newest = cmp.Or(newest, m)
 		}
 	}
-	return newest, found, nil
+	return newest, affected, nil
 }
 
 // report writes how much was read, while it is being read.

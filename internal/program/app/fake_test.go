@@ -200,6 +200,9 @@ type world struct {
 	mu     sync.Mutex // guards want
 	want   Wanted
 	known  map[id.Site]row
+
+	read       int   // how often its settings were, or were to be
+	unreadable error // in place of its settings
 }
 
 func newWorld(t *testing.T) *world {
@@ -210,7 +213,11 @@ func newWorld(t *testing.T) *world {
 	w.apps = New(Config{Engine: w.engine, Launch: wants(func(_ context.Context, deployment string) (Wanted, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
+		w.read++
 		want := w.want
+		if w.unreadable != nil {
+			return want, w.unreadable
+		}
 		want.Deployment = id.Deployment(deployment)
 		want.Live = w.known[want.Site].deployment == want.Deployment
 		return want, nil

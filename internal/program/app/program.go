@@ -51,7 +51,9 @@ type program struct {
 	updated  db.Time           // of the site, when they last were
 	written  []runtime.Written // see Process
 	renewed  time.Time         // when it was last started anew because of its revision
-	drain    time.Time         // when it ends although requests are under way; zero: it does not
+	// unread and unrenewed are the pauses after settings couldn't be read, or it couldn't be started anew with them.
+	unread, unrenewed pause
+	drain             time.Time // when it ends although requests are under way; zero: it does not
 
 	restart chan struct{} // holds one while a Restart is under way
 }

@@ -25,12 +25,12 @@ func (a *Apps) settle(p *program, known map[id.Site]row) {
 	k := known[p.want.Site]
 	revised := k.deployment == p.deployment && k.revision > p.want.Revision // one that is lower was read before its start
 	moved := k.owner != "" && p.want.Owner != "" && k.owner != p.want.Owner
-	if p.now != nil && (revised || moved) && time.Since(p.renewed) > revisionEvery {
+	if p.now != nil && (revised || moved) && time.Since(p.renewed) > revisionEvery && time.Now().After(p.unrenewed.until) {
 		p.renewed = time.Now()
 		a.work.Go(func() { a.renewRevision(p) })
 	}
 	now := k.settings
-	if p.now == nil || p.settling || (now == "" || now == p.want.Settings) && k.updated == p.updated {
+	if p.now == nil || p.settling || (now == "" || now == p.want.Settings) && k.updated == p.updated || time.Now().Before(p.unread.until) {
 		return
 	}
 	p.settling = true
@@ -44,9 +44,11 @@ func (a *Apps) settle(p *program, known map[id.Site]row) {
 		defer p.mu.Unlock()
 		p.settling = false
 		if err != nil {
-			a.c.Log.Warn("changed settings of a program not read, will be retried", "deployment", p.deployment, "err", err)
+			again := p.unread.fails()
+			a.c.Log.Warn("changed settings of a program not read, will be retried", "deployment", p.deployment, "in", again, "err", err)
 			return
 		}
+		p.unread = pause{}
 		if p.now == nil || p.run != run { // the next one has them from its start
 			return
 		}
@@ -66,6 +68,22 @@ const revisionEvery = 10 * time.Second
 // againAfter is how soon after a start with changed settings the next ones take effect.
 const againAfter = time.Second
 
+// pause is how long to wait after a failure: a second at first, and twice as long after each further one.
+type pause struct {
+	last  time.Duration
+	until time.Time
+}
+
+// longestPause bounds a pause: a fault of an operator ends, and a site's settings are to act soon after.
+const longestPause = 2 * time.Minute
+
+// fails returns the pause after one more failure.
+func (p *pause) fails() time.Duration {
+	p.last = min(max(2*p.last, time.Second), longestPause)
+	p.until = time.Now().Add(p.last)
+	return p.last
+}
+
 // renewRevision has a program that began with another revision, or for another owner, replaced by one with today's: no request is
 // dropped.
 func (a *Apps) renewRevision(p *program) {
@@ -74,12 +92,14 @@ func (a *Apps) renewRevision(p *program) {
 	ctx, done := context.WithTimeout(ctx, renewTime)
 	defer done()
 	err := a.Restart(ctx, p.deployment)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if err == nil {
-		p.mu.Lock()
-		p.renewed = time.Now().Add(againAfter - revisionEvery)
-		p.mu.Unlock()
+		p.renewed, p.unrenewed = time.Now().Add(againAfter-revisionEvery), pause{}
 	} else if ctx.Err() == nil {
-		a.c.Log.Warn("program not started anew with changed settings, will be retried", "deployment", p.deployment, "err", err)
+		again := max(revisionEvery, p.unrenewed.fails())
+		a.c.Log.Warn("program not started anew with changed settings, will be retried",
+			"deployment", p.deployment, "in", again, "err", err)
 	}
 }
 

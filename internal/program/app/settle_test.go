@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,6 +51,33 @@ func TestSettingsActAtOnce(t *testing.T) {
 		}
 		if err := w.apps.Restart(t.Context(), "one"); err != nil || w.apps.Status("one").NeedsRestart {
 			t.Errorf("after a restart: %v", err)
+		}
+	})
+}
+
+// A fault that stays isn't met, and logged, each second; once it ends, the settings act.
+func TestUnreadableSettings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.want.Settings = "first"
+		w.known["site"] = row{"site", "one", "live", "first", 0, "", 0}
+		w.acquire("one").Release()
+		w.mu.Lock()
+		w.unreadable, w.read = errors.New("no such key"), 0
+		w.mu.Unlock()
+		w.known["site"] = row{"site", "one", "live", "second", 0, "", 0}
+		w.pass(10 * time.Minute)
+		w.mu.Lock()
+		if w.read < 5 || w.read > 15 {
+			t.Errorf("settings were read %d times in ten minutes", w.read)
+		}
+		w.unreadable, w.want.Settings, w.want.MaxBody = nil, "second", 7
+		w.mu.Unlock()
+		w.pass(longestPause + 2*time.Second)
+		e := w.acquire("one")
+		defer e.Release()
+		if e.MaxBody != 7 {
+			t.Errorf("the settings don't act: %d bytes", e.MaxBody)
 		}
 	})
 }
