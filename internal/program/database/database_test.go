@@ -49,6 +49,11 @@ func TestDatabase(t *testing.T) {
 		"CREATE TRIGGER r BEFORE INSERT ON t FOR EACH ROW SET NEW.x = 1",
 	)
 	w.exec(b, "CREATE TABLE t (x TEXT) ENGINE=InnoDB")
+	var noon string
+	const zoned = "SELECT CONVERT_TZ('2026-07-01 12:00:00', 'UTC', 'Europe/Berlin')"
+	if err := a.QueryRowContext(t.Context(), zoned).Scan(&noon); err != nil || noon != "2026-07-01 14:00:00" {
+		t.Errorf("%s: %q, %v", zoned, noon, err)
+	}
 
 	for what, q := range map[string]string{
 		"another's table":        "SELECT * FROM `" + y.Schema + "`.t",

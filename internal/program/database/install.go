@@ -84,7 +84,7 @@ func (s *server) install(ctx context.Context) (err error) {
 func (d *Databases) template(ctx context.Context) (string, error) {
 	d.installing.Lock()
 	defer d.installing.Unlock()
-	dir := filepath.Join(d.c.Dir, "template-"+strings.ReplaceAll(Version(ctx), " ", "-"))
+	dir := filepath.Join(d.c.Dir, "template-"+strings.ReplaceAll(Version(ctx), " ", "-")+"-zones")
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
@@ -108,7 +108,7 @@ func (d *Databases) template(ctx context.Context) (string, error) {
 	res, err := d.c.Runner.Run(ctx, sandbox.Command{
 		UID: d.c.UID, Work: fresh, Limits: limits, Stdout: &out, Stderr: &out,
 		Argv: []string{
-			installProgram,
+			"/bin/sh", "-c", withZones, installProgram,
 			"--no-defaults",
 			"--basedir=/usr",
 			"--datadir=" + inside("data"),
@@ -129,6 +129,21 @@ func (d *Databases) template(ctx context.Context) (string, error) {
 	}
 	return dir, nil
 }
+
+// withZones runs the installation with the tables of time zones, by whose names CONVERT_TZ and time_zone know them. It
+// leaves out what the machine has twice or thrice, and installs without them if the machine has none.
+const withZones = `set -e
+cd ` + sandbox.Root + `
+mkdir tmp/zones
+for zone in /usr/share/zoneinfo/*; do
+	case ${zone##*/} in
+	posix | right | posixrules | localtime | leapseconds | *.*) ;;
+	*) cp -r "$zone" tmp/zones/ ;;
+	esac
+done 2>/dev/null || true
+{ echo "USE mysql;"; mariadb-tzinfo-to-sql --skip-write-binlog tmp/zones 2>/dev/null || true; } >tmp/zones.sql
+"$0" "$@" --extra-file=tmp/zones.sql
+rm -r tmp/zones tmp/zones.sql`
 
 // freeUID returns a uid of which no server is: what the kernel counts by user is then an
 // owner's own.
