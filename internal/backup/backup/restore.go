@@ -377,7 +377,7 @@ func (s *Backups) prepareAll(ctx context.Context, r Restore, in *snapshot.Reader
 }
 
 // Drain is how long requests under way have to end before what they write to is replaced: those that come meanwhile wait.
-const Drain = 10 * time.Second
+const Drain = 20 * time.Second
 
 // hold keeps a site's programs from writing, where they are to be. Requests under way end first.
 func (s *Backups) hold(id site.ID, needed bool) (release func()) {
