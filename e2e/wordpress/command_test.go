@@ -16,6 +16,8 @@ if (!preg_match('/^path: (.+)$/m', file_get_contents(getenv('WP_CLI_CONFIG_PATH'
 require $m[1] . '/wp-load.php';
 switch ($what) {
 case 'option': if ($first === 'update') { update_option($argv[3], $argv[4]); } echo get_option($argv[3]), "\n"; break;
+case 'post': wp_insert_post(['post_title' => $first, 'post_content' => $argv[3], 'post_status' => 'publish']); break;
+case 'content': echo get_page_by_path($first, OBJECT, 'post')->post_content ?? '', "\n"; break;
 case 'touch': echo json_encode(file_put_contents(WP_CONTENT_DIR . '/' . $first, 'x')), "\n"; break;
 case 'sees': echo json_encode([file_exists($first), is_writable(ABSPATH), getenv('SLIPWAY_REDIS')]), "\n"; break;
 default: exit(3);

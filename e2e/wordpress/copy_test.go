@@ -86,6 +86,34 @@ func (h *installation) copies(s siteBody) {
 		t.Errorf("a page after a folder was pushed: %d", status)
 	}
 
+	// Two tables alone, whose addresses are rewritten; and what was there comes back from the backup, and nothing else does.
+	h.wp(staging, "option update blogname Staged", "success")
+	h.wp(staging, "post Tables "+staging.URL+"/kept", "success")
+	h.wp(s, "option update blogdescription Mine", "success")
+	push := map[string]any{"to": s.ID, "database": true, "tables": []string{"wp_posts", "wp_postmeta"}}
+	h.call("POST", "/sites/"+staging.ID+"/push", push, &op)
+	op = h.ended(op.ID, "success")
+	if out, _ := h.wp(s, "content tables", "success"); out != s.URL+"/kept" {
+		t.Errorf("the pushed post says %q", out)
+	}
+	if out, _ := h.wp(s, "option get blogname", "success"); out == "Staged" {
+		t.Error("a table that wasn't named was pushed")
+	}
+	backup, _ := op.Result["backupId"].(string)
+	h.wp(s, "option update blogdescription Later", "success")
+	h.call("POST", "/backups/"+backup+"/restore", map[string]any{"tables": []string{"wp_posts"}}, &op)
+	op = h.ended(op.ID, "success")
+	if out, _ := h.wp(s, "content tables", "success"); out != "" {
+		t.Errorf("after its table was restored, the pushed post says %q", out)
+	}
+	if out, _ := h.wp(s, "option get blogdescription", "success"); out != "Later" {
+		t.Errorf("an option after the posts were restored is %q", out)
+	}
+	h.call("POST", "/backups/"+backup+"/restore", map[string]any{"tables": []string{"wp_nothing"}}, &op)
+	if op = h.ended(op.ID, "failed"); !strings.Contains(op.Error, "no such table") {
+		t.Errorf("a table that isn't there: %s", op.Error)
+	}
+
 	archive := h.export(s)
 	for name, body := range map[string][]byte{"cut off": archive[:len(archive)/2], "no archive": []byte("hello"), "empty": {}} {
 		op, status := h.upload(staging, body)

@@ -263,7 +263,14 @@ func (w *world) operation(id operation.ID) (o operation.Operation, result map[st
 		return o.CompletedAt != 0
 	})
 	if o.Result != nil {
-		ok(w.t, json.Unmarshal(o.Result, &result))
+		var all map[string]any
+		ok(w.t, json.Unmarshal(o.Result, &all))
+		result = map[string]string{}
+		for name, value := range all {
+			if text, is := value.(string); is {
+				result[name] = text
+			}
+		}
 	}
 	return o, result
 }
@@ -917,6 +924,15 @@ func (d *memory) wire(c *Config) {
 				})
 				return nil
 			},
+			tables: func(owner account.OwnerID, id site.ID, name string, list []string) error {
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				if name != "main" || owner != anna {
+					return fmt.Errorf("%s for %s", name, owner)
+				}
+				d.text[id] += fmt.Sprintf(" with %s of %s", list, b)
+				return nil
+			},
 		}, nil
 	}
 	c.Programs = &programs{renew: func(id site.ID) error {
@@ -1018,6 +1034,64 @@ func TestDatabases(t *testing.T) {
 		w.storage[id][0].Dir,
 	)["cat.jpg"] != "meow" || w.page(id, "/") != "hello" {
 		t.Errorf("a new site: %+v, %+v", o, w.storage[id])
+	}
+}
+
+// Tables come back by themselves, with or without folders, and nothing else of the backup does. What was there is backed up first.
+func TestRestoreTables(t *testing.T) {
+	t.Parallel()
+	var d memory
+	w := newWorld(t, d.wire)
+	s := w.site("data", map[string]string{"index.html": "hello"})
+	dir := w.folder(s.ID, map[string]string{"cat.jpg": "meow", "dog.jpg": "woof"})
+	d.set(s.ID, "v1")
+	b := w.backUp(s.ID, NewBackup{})
+	d.set(s.ID, "v2")
+	w.env(s.ID, site.NewVar{Key: "A", Value: "2"})
+	for _, f := range []string{"cat.jpg", "dog.jpg"} {
+		ok(t, os.WriteFile(filepath.Join(dir, f), []byte("purr"), 0o640))
+	}
+	o, result := w.restoreTo(b.ID, RestoreTo{Tables: []string{"posts"}})
+	d.becomes(w, s.ID, "v2 with [posts] of v1")
+	if o.Status != operation.Success || contents(t, dir)["cat.jpg"] != "purr" || !strings.Contains(w.variables(s.ID), "A=2") ||
+		!strings.Contains(string(o.Result), `"tables":["posts"]`) {
+		t.Errorf("one table: %+v, %q, %s", o, contents(t, dir), o.Result)
+	}
+	w.ended(ID(result["backupId"]))
+	if o, _ := w.restoreTo(ID(result["backupId"]), RestoreTo{}); o.Status != operation.Success {
+		t.Errorf("undone: %+v", o)
+	}
+	d.becomes(w, s.ID, "v2")
+	o, _ = w.restoreTo(b.ID, RestoreTo{Tables: []string{"main/posts"}, Paths: []string{"uploads/cat.jpg"}})
+	d.becomes(w, s.ID, "v2 with [posts] of v1")
+	if got := contents(t, dir); o.Status != operation.Success || got["cat.jpg"] != "meow" || got["dog.jpg"] != "purr" {
+		t.Errorf("a table and a file: %+v, %q", o, got)
+	}
+	// What the backup lacks changes nothing.
+	d.set(s.ID, "v3")
+	o, _ = w.restoreTo(b.ID, RestoreTo{Tables: []string{"nothing"}, Paths: []string{"uploads/dog.jpg"}})
+	d.becomes(w, s.ID, "v3")
+	if o.Status != operation.Failed || !strings.Contains(o.Error, "no such table") || contents(t, dir)["dog.jpg"] != "purr" {
+		t.Errorf("a table that isn't there: %+v, %q", o, contents(t, dir))
+	}
+	other := w.site("other", map[string]string{"index.html": "mine"})
+	many := make([]string, maxTables+1)
+	for i := range many {
+		many[i] = fmt.Sprint("t", i)
+	}
+	for name, to := range map[string]RestoreTo{
+		"empty":          {Tables: []string{""}},
+		"control":        {Tables: []string{"a\x00b"}},
+		"twice":          {Tables: []string{"posts", "posts"}},
+		"too many":       {Tables: many},
+		"without them":   {Tables: []string{"posts"}, Includes: []string{"files"}},
+		"a new site":     {Tables: []string{"posts"}, NewName: "x"},
+		"another site's": {Tables: []string{"posts"}, Site: other.ID},
+	} {
+		_, err := w.PlanRestore(t.Context(), anna, b.ID, to)
+		if f := fault.As(err); f == nil || f.Code != "invalid_tables" {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

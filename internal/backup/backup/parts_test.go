@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"slipway/internal/backup/repository"
 	"slipway/internal/backup/snapshot"
 	"slipway/internal/deploy/deployment"
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/fault"
 	"slipway/internal/program/database"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/operation"
@@ -101,12 +103,26 @@ func (s *databaseServer) Load(_ context.Context, owner account.OwnerID, r io.Rea
 type scratch struct {
 	put  func(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, name string, place int64) error
 	drop func()
+	// tables puts tables by themselves. Optional: nil has none.
+	tables func(owner account.OwnerID, id site.ID, name string, list []string) error
 }
 
 func (s *scratch) Access() database.Access { return database.Access{} }
 func (s *scratch) Drop(context.Context)    { s.drop() }
 func (s *scratch) PutTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, name string, place int64) error {
 	return s.put(ctx, tx, owner, id, name, place)
+}
+
+// HasTables knows the table posts alone.
+func (s *scratch) HasTables(_ context.Context, list []string) error {
+	if !slices.Equal(list, []string{"posts"}) {
+		return fault.New(fault.NotFound, "table_not_found", "The backup has no such table", "it has posts")
+	}
+	return nil
+}
+
+func (s *scratch) PutTables(_ context.Context, owner account.OwnerID, id site.ID, name string, list []string) error {
+	return s.tables(owner, id, name, list)
 }
 
 // extra is a fake WordPress: its data, and a callback for restores.

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/sync/errgroup"
 
@@ -39,6 +41,7 @@ type Restore struct {
 	Backup    ID
 	Includes  []string
 	Paths     []string // of storage; nil: all
+	Tables    []string `json:",omitempty"` // of databases, as RestoreTo has them; nil: all
 	Site      site.ID  // that is restored to
 	New       bool     // it was made for this
 	Part      bool     `json:",omitempty"` // of an operation that goes on
@@ -52,6 +55,7 @@ func (Restore) Kind() string { return "backup.restore" }
 type RestoreTo struct {
 	Includes []string
 	Paths    []string // files and folders of storage folders, such as uploads/2026
+	Tables   []string // tables, TABLE or DATABASE/TABLE. With them or Paths, nothing else of the backup is restored.
 	Site     site.ID  // Optional: another site of the same owner.
 	NewName  string   // Optional: a site that is made for it.
 	Part     bool     // of an operation under ChangeKey, which goes on meanwhile
@@ -70,8 +74,68 @@ type Restored struct {
 	New                 bool // the site was made for it, and has all of it now
 }
 
-// maxPaths bounds the paths of one restore.
-const maxPaths = 1000
+// some reports whether paths or tables limit the restore.
+func (r Restore) some() bool { return len(r.Paths)+len(r.Tables) > 0 }
+
+// maxPaths bounds the paths of one restore, and maxTables its tables.
+const (
+	maxPaths  = 1000
+	maxTables = 200
+)
+
+// checkTables says what is wrong with the tables of a restore of a backup of this site.
+func checkTables(r Restore, of site.ID) error {
+	invalid := func(details, got string) error {
+		return fault.New(fault.Invalid, "invalid_tables", "Invalid tables", details).Got(text.Clip(got, 200))
+	}
+	switch {
+	case len(r.Tables) == 0:
+		return nil
+	case len(r.Tables) > maxTables:
+		return invalid(fmt.Sprintf("tables has at most %d entries", maxTables), "")
+	case !slices.Contains(r.Includes, Databases):
+		return invalid("add database to includes, or omit it", "")
+	case r.New:
+		return invalid("a restore to a new site can't be limited to some tables", "")
+	case r.Site != of && !r.Part:
+		return invalid("tables are restored to the backup's own site; a push brings tables of a WordPress to another site", "")
+	}
+	seen := map[string]bool{}
+	for _, t := range r.Tables {
+		if seen[t] || strings.TrimSpace(t) == "" || len(t) > 300 || !utf8.ValidString(t) || strings.ContainsFunc(t, unicode.IsControl) {
+			return invalid("tables are the names of different tables, such as wp_posts, or of DATABASE/TABLE", t)
+		}
+		seen[t] = true
+	}
+	return nil
+}
+
+// tablesByDatabase sorts the tables of a restore by the databases of a backup.
+func tablesByDatabase(m *snapshot.Manifest, tables []string) (map[string][]string, error) {
+	if len(tables) == 0 {
+		return nil, nil
+	}
+	var names []string
+	for _, f := range m.Under(snapshot.InDatabase) {
+		names = append(names, strings.TrimSuffix(f.Path, ".sql"))
+	}
+	out := map[string][]string{}
+	for _, t := range tables {
+		if name, table, ok := strings.Cut(t, "/"); ok && slices.Contains(names, name) {
+			out[name] = append(out[name], table)
+			continue
+		}
+		if len(names) != 1 {
+			details := "the backup has no database"
+			if len(names) > 1 {
+				details = "the backup has several databases, " + strings.Join(names, ", ") + ": write DATABASE/TABLE"
+			}
+			return nil, fault.New(fault.Invalid, "invalid_tables", "Invalid tables", details).Got(text.Clip(t, 200))
+		}
+		out[names[0]] = append(out[names[0]], t)
+	}
+	return out, nil
+}
 
 // Plan is a restore that was checked against its backup and can begin.
 type Plan struct {
@@ -88,7 +152,9 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 	if err != nil {
 		return Plan{}, err
 	}
-	p := Plan{backup: b, restore: Restore{Backup: id, Paths: to.Paths, Site: cmp.Or(to.Site, b.Site), New: to.NewName != "", Part: to.Part}}
+	p := Plan{backup: b, restore: Restore{
+		Backup: id, Paths: to.Paths, Tables: to.Tables, Site: cmp.Or(to.Site, b.Site), New: to.NewName != "", Part: to.Part,
+	}}
 	if p.restore.Includes, err = checkIncludes(to.Includes); err != nil {
 		return Plan{}, err
 	}
@@ -101,6 +167,9 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 			return Plan{}, fault.New(fault.Invalid, "invalid_paths", "Invalid path",
 				"paths are files and folders of the site's storage, such as uploads/2026").Got(text.Clip(p, 200))
 		}
+	}
+	if err := checkTables(p.restore, b.Site); err != nil {
+		return Plan{}, err
 	}
 	if p.restore.New && to.Site != "" {
 		return Plan{}, &fault.Error{
@@ -127,6 +196,9 @@ func (s *Backups) PlanRestore(ctx context.Context, owner account.OwnerID, id ID,
 			return Plan{}, fault.New(fault.NotFound, "paths_not_found", "The backup has no such files",
 				"paths are files and folders of the site's storage; a release is restored whole")
 		}
+	}
+	if _, err := tablesByDatabase(in.Manifest, to.Tables); err != nil {
+		return Plan{}, err
 	}
 	if p.restore.New {
 		if in.Manifest.Config == nil || in.Manifest.Live == nil {
@@ -252,11 +324,11 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 	}
 	config := in.Manifest.Config
 	live := in.Manifest.Live
-	if !slices.Contains(r.Includes, Files) || len(r.Paths) > 0 {
+	if !slices.Contains(r.Includes, Files) || r.some() {
 		live = nil
 	}
 	var sealed site.SealedVars
-	if !slices.Contains(r.Includes, Settings) || len(r.Paths) > 0 {
+	if !slices.Contains(r.Includes, Settings) || r.some() {
 		config = nil
 	} else if config != nil && len(config.Env) > 0 {
 		if sealed, err = s.c.Sites.SealEnv(r.Site, config.Env); err != nil {
@@ -281,19 +353,34 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 	if err := snapshot.PutAll(ctx, s.c.Storage, r.Site, data.swaps); err != nil {
 		return fmt.Errorf("restore %s: %w", r.Site, err)
 	}
+	for name, list := range data.tables {
+		if err := data.databases[name].PutTables(ctx, b.Owner, r.Site, name, list); err != nil {
+			return err
+		}
+	}
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		o, err := s.c.Operations.GetTx(ctx, tx, r.Operation)
 		if err != nil || o.CompletedAt != 0 || s.adopted(o) {
 			return err
 		}
 		result := map[string]any{"siteId": r.Site, "restored": r.Backup}
+		if len(r.Tables) > 0 {
+			result["tables"] = r.Tables
+		}
+		if len(r.Paths) > 0 {
+			result["paths"] = r.Paths
+		}
 		if before != "" {
 			result["backupId"] = before
 			if !whole {
 				result["backupBehind"] = true
 			}
 		}
-		for name, l := range data.databases {
+		whole := data.databases
+		if len(r.Tables) > 0 {
+			whole = nil // the tables are there
+		}
+		for name, l := range whole {
 			if err := l.PutTx(ctx, tx, b.Owner, r.Site, name, in.Manifest.Places[name]); err != nil {
 				return err
 			}
@@ -305,7 +392,7 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 		}
 		if of := (Restored{
 			config != nil,
-			len(data.databases) > 0,
+			len(whole) > 0,
 			r.New,
 		}); (of.Settings || of.Databases) && in.Manifest.Extra != nil && s.c.WordPress != nil {
 			x, err := s.c.Sites.LockTx(ctx, tx, b.Owner, r.Site)
@@ -330,7 +417,7 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 			}
 			result["deploymentId"] = x.ID
 		}
-		if len(data.databases) > 0 && r.Site != b.Site && !r.Part && s.c.WordPress != nil {
+		if len(whole) > 0 && r.Site != b.Site && !r.Part && s.c.WordPress != nil {
 			x, err := s.c.Sites.LockTx(ctx, tx, b.Owner, r.Site)
 			if err != nil {
 				return err
@@ -455,6 +542,7 @@ type data struct {
 	swaps     []snapshot.Swap
 	stored    io.Closer // what the swaps are beside; nil: there are none
 	databases map[string]snapshot.Loaded
+	tables    map[string][]string // of databases, which alone take the place of the site's; nil: the databases do
 }
 
 func (d *data) empty() bool { return len(d.swaps)+len(d.databases) == 0 }
@@ -474,10 +562,18 @@ func (d *data) drop(ctx context.Context) {
 
 // prepareDatabases loads the databases beside the site's.
 func (s *Backups) prepareDatabases(ctx context.Context, r Restore, in *snapshot.Reader, d *data) error {
-	if !slices.Contains(r.Includes, Databases) || len(r.Paths) > 0 {
+	if !slices.Contains(r.Includes, Databases) || len(r.Paths) > 0 && len(r.Tables) == 0 {
 		return nil
 	}
+	var err error
+	if d.tables, err = tablesByDatabase(in.Manifest, r.Tables); err != nil {
+		return err
+	}
 	for _, f := range in.Manifest.Under(snapshot.InDatabase) {
+		name := strings.TrimSuffix(f.Path, ".sql")
+		if len(r.Tables) > 0 && d.tables[name] == nil {
+			continue
+		}
 		if s.cannotLoad() {
 			return noDatabases
 		}
@@ -485,7 +581,12 @@ func (s *Backups) prepareDatabases(ctx context.Context, r Restore, in *snapshot.
 		if err != nil {
 			return err
 		}
-		d.databases[strings.TrimSuffix(f.Path, ".sql")] = l
+		d.databases[name] = l
+		if list := d.tables[name]; list != nil {
+			if err := l.HasTables(ctx, list); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -493,7 +594,7 @@ func (s *Backups) prepareDatabases(ctx context.Context, r Restore, in *snapshot.
 // prepareFolders writes the folders' content beside the site's. It changes nothing of the
 // site, but that it has folders, empty ones, where it had none.
 func (s *Backups) prepareFolders(ctx context.Context, r Restore, in *snapshot.Reader, d *data) error {
-	if !slices.Contains(r.Includes, Files) {
+	if !slices.Contains(r.Includes, Files) || len(r.Tables) > 0 && len(r.Paths) == 0 {
 		return nil
 	}
 	if s.c.Storage != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -96,8 +98,10 @@ func (n createBackup) Run(ctx context.Context, e *Env) error {
 
 type restoreBackup struct {
 	target
-	Backup string `arg:"" help:"Id of the backup, bkp_…"`
-	Yes    string `env:"-" help:"Confirm by the site's slug instead of typing it." placeholder:"SLUG"`
+	Backup string   `arg:"" help:"Id of the backup, bkp_…"`
+	Table  []string `help:"Restore only this table of the databases. May be repeated." placeholder:"TABLE" sep:"none"`
+	Path   []string `help:"Restore only this file or folder of the storage. May be repeated." placeholder:"PATH" sep:"none"`
+	Yes    string   `env:"-" help:"Confirm by the site's slug instead of typing it." placeholder:"SLUG"`
 }
 
 // Run restores a backup to its site.
@@ -114,10 +118,20 @@ func (r restoreBackup) Run(ctx context.Context, e *Env) error {
 	if err != nil {
 		return failure(err)
 	}
-	if err := e.confirm(ctx, "Restoring "+b.ID+" replaces the files, databases and settings of "+s.Name+".", s.Slug, r.Yes); err != nil {
+	what, body := "the files, databases and settings", map[string]any{}
+	if some := slices.Concat(r.Table, r.Path); len(some) > 0 {
+		what = strings.Join(some, ", ")
+	}
+	if len(r.Table) > 0 {
+		body["tables"] = r.Table
+	}
+	if len(r.Path) > 0 {
+		body["paths"] = r.Path
+	}
+	if err := e.confirm(ctx, "Restoring "+b.ID+" replaces "+what+" of "+s.Name+".", s.Slug, r.Yes); err != nil {
 		return err
 	}
-	answer, err := c.Do(ctx, http.MethodPost, "/backups/"+url.PathEscape(b.ID)+"/restore", nil)
+	answer, err := c.Do(ctx, http.MethodPost, "/backups/"+url.PathEscape(b.ID)+"/restore", body)
 	if err != nil {
 		return failure(err)
 	}

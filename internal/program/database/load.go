@@ -52,17 +52,32 @@ func (d *Databases) Load(ctx context.Context, owner account.OwnerID, r io.Reader
 	if err != nil {
 		return nil, err
 	}
+	s, err := d.empty(ctx, on)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.Drop(context.WithoutCancel(ctx))
+		}
+	}()
+	a, done, err := on.use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	sums, err := s.fill(ctx, r, o)
+	if err == nil && o.Check {
+		err = s.compare(ctx, a, sums)
+	}
+	return s, away(err)
+}
+
+// empty makes a scratch database without tables.
+func (d *Databases) empty(ctx context.Context, on *server) (_ *Scratch, err error) {
 	s := &Scratch{d: d, server: on, schema: "s" + strings.TrimPrefix(db.NewID("db"), "db_"), password: newPassword()}
 	// On record before it is there, so that it can't be forgotten.
-	if err := d.c.DB.Write(ctx, func(tx *db.Tx) error {
-		return noteTx(
-			ctx,
-			tx,
-			s.schema,
-			on.name,
-			db.Now().Add(scratchLife),
-		)
-	}); err != nil {
+	if err := d.c.DB.Write(ctx, func(tx *db.Tx) error { return noteTx(ctx, tx, s.schema, on.name, db.Now().Add(scratchLife)) }); err != nil {
 		return nil, fmt.Errorf("note scratch database: %w", err)
 	}
 	defer func() {
@@ -75,14 +90,7 @@ func (d *Databases) Load(ctx context.Context, owner account.OwnerID, r io.Reader
 		return nil, err
 	}
 	defer done()
-	if err := a.make(ctx, s.schema, s.password); err != nil {
-		return nil, err
-	}
-	sums, err := s.fill(ctx, r, o)
-	if err == nil && o.Check {
-		err = s.compare(ctx, a, sums)
-	}
-	return s, away(err)
+	return s, a.make(ctx, s.schema, s.password)
 }
 
 // LoadOptions say what is loaded and how.

@@ -58,6 +58,8 @@ func TestBackupsPage(t *testing.T) {
 	if p := b.post(base+"/backups/restore", "backup", id, "confirm", s.Name); p.status != 422 && p.status != 409 || strings.Contains(p.body, "nothing was restored") {
 		t.Errorf("a backup that isn't completed is restored: %d", p.status)
 	}
+	b.post(base+"/backups/restore", "backup", id, "confirm", s.Name, "what", "some", "tables", "\r\n").want(t, 422, "Name the tables or folders")
+	b.post(base+"/backups/restore", "backup", id, "confirm", s.Name, "what", "some", "tables", "posts\r\nposts").want(t, 422, "different tables")
 	// Backups of another owner or of another site are a 404.
 	eve := w.user("eve@example.test", false)
 	other := w.site(eve, "Other")

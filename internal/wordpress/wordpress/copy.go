@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"slipway/internal/backup/backup"
@@ -24,21 +25,29 @@ type Copy struct {
 	Files    bool
 	Database bool
 	Paths    []string `json:",omitempty"` // files and folders of wp-content, of a push; empty: all
+	Tables   []string `json:",omitempty"` // of the database, of a push; empty: all
 }
 
-// maxPushPaths caps the files and folders that a push names.
-const maxPushPaths = 100
+// maxPushPaths caps the files and folders that a push names, and maxPushTables its tables.
+const (
+	maxPushPaths  = 100
+	maxPushTables = 100
+)
 
 // check says what of a push can't be done.
 func (p Copy) check() error {
 	invalid := func(details, received string) error {
 		return fault.New(fault.Invalid, "invalid_push", "Invalid paths", details).Got(text.Clip(received, 200))
 	}
+	if len(p.Tables) > 0 && (!p.Database || p.Files && len(p.Paths) == 0 || len(p.Tables) > maxPushTables) {
+		return fault.New(fault.Invalid, "invalid_push", "Invalid tables", fmt.Sprintf(
+			"tables limits a push of the database to up to %d tables; all files can't be pushed with them", maxPushTables))
+	}
 	if len(p.Paths) == 0 {
 		return nil
 	}
-	if !p.Files || p.Database || len(p.Paths) > maxPushPaths {
-		return invalid(fmt.Sprintf("paths limits a push of files to up to %d files and folders; push the database by itself", maxPushPaths), "")
+	if !p.Files || p.Database && len(p.Tables) == 0 || len(p.Paths) > maxPushPaths {
+		return invalid(fmt.Sprintf("paths limits a push of files to up to %d files and folders; push the whole database by itself", maxPushPaths), "")
 	}
 	for _, name := range p.Paths {
 		if name == "" || path.Clean("/" + name)[1:] != strings.TrimSuffix(name, "/") || len(name) > 1000 {
@@ -92,7 +101,36 @@ func (w *WordPress) PushTx(ctx context.Context, tx *db.Tx, owner account.OwnerID
 			return operation.Operation{}, err
 		}
 	}
+	if len(p.Tables) > 0 {
+		if err := w.pushesTablesTx(ctx, tx, id, to, p.Tables); err != nil {
+			return operation.Operation{}, err
+		}
+	}
 	return w.beginTx(ctx, tx, owner, to, Work{What: kindPush, Copy: &p})
+}
+
+// pushesTablesTx returns a fault unless both sites name their tables alike, and these are among them by their names.
+func (w *WordPress) pushesTablesTx(ctx context.Context, tx *db.Tx, from, to site.ID, tables []string) error {
+	source, err := w.get(ctx, tx, from)
+	if err != nil {
+		return err
+	}
+	target, err := w.get(ctx, tx, to)
+	if err != nil {
+		return err
+	}
+	refuse := func(details, received string) error {
+		return fault.New(fault.Invalid, "invalid_push", "Invalid tables", details).Got(text.Clip(received, 64))
+	}
+	if source.Prefix != target.Prefix {
+		return refuse(fmt.Sprintf("the tables of the two sites begin with %s and %s: push the whole database", source.Prefix, target.Prefix), "")
+	}
+	for _, t := range tables {
+		if !strings.HasPrefix(t, source.Prefix) || len(t) > 64 {
+			return refuse("tables are tables of WordPress and its plugins, such as "+source.Prefix+"posts", t)
+		}
+	}
+	return nil
 }
 
 // CopyNote is the note of the backup that a clone or a push copies from.
@@ -134,6 +172,9 @@ func (r *run) copySite(ctx context.Context) error {
 			}
 			for _, name := range p.Paths {
 				to.Paths = append(to.Paths, "wp-content/"+name)
+			}
+			for _, name := range p.Tables {
+				to.Tables = append(to.Tables, DatabaseName+"/"+name)
 			}
 		}
 		plan, err := r.c.Backups.PlanRestore(ctx, r.x.Owner, r.step.Source, to)
@@ -195,7 +236,7 @@ func (r *run) rewrite(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := r.adopt(ctx, s, &r.step.Public, from); err != nil {
+		if err := r.adoptPushed(ctx, s, from); err != nil {
 			return err
 		}
 	}
@@ -209,6 +250,33 @@ func (r *run) rewrite(ctx context.Context) error {
 		return r.end(ctx, "Cloned", "", out)
 	}
 	return r.end(ctx, "Pushed", "", out)
+}
+
+// adoptPushed makes what a clone or a push brought of a database the site's own: all of it, or the tables that were chosen.
+func (r *run) adoptPushed(ctx context.Context, s, from site.Site) error {
+	x, err := r.get(ctx, r.c.DB, s.ID)
+	if err != nil {
+		return err
+	}
+	tables := r.x.Copy.Tables
+	if len(tables) == 0 || slices.Contains(tables, x.Prefix+"options") {
+		return r.adopt(ctx, s, &r.step.Public, from)
+	}
+	r.c.Programs.Renew(s.ID) // what runs may know the tables of before
+	old, err := r.Address(ctx, from)
+	if err != nil {
+		return err
+	}
+	to, err := r.Address(ctx, s)
+	if err != nil {
+		return err
+	}
+	list := addressPairs([]string{old, r.c.Sites.URL(from.Slug)}, to)
+	if len(list) == 0 {
+		return nil
+	}
+	_, err = r.replaceAll(ctx, s, pairs{List: list, Addresses: true, Tables: tables}, false, 0.75)
+	return err
 }
 
 // copied notes which site a clone was made of, which is what is pushed to by default, and of when the content is
@@ -232,7 +300,7 @@ func (r *run) copied(ctx context.Context, id site.ID) error {
 			}
 			tx.Notify("live") // its program is to know
 		}
-		if !p.Database {
+		if !p.Database || len(p.Tables) > 0 {
 			return nil
 		}
 		return r.setSyncedTx(ctx, tx, id, p.From, at)

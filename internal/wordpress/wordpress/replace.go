@@ -103,7 +103,8 @@ func (r *run) replace(ctx context.Context) error {
 // pairs are texts with what takes their place.
 type pairs struct {
 	List      [][2]string
-	Addresses bool // they are made of addresses, which end where a host does
+	Addresses bool     // they are made of addresses, which end where a host does
+	Tables    []string // in which alone they are replaced. Optional.
 }
 
 // replaceAll replaces pairs of texts, a few seconds at a time. What a crash cuts off goes on
@@ -120,6 +121,7 @@ func (r *run) replaceAll(ctx context.Context, s site.Site, what pairs, dry bool,
 			"run":       r.x.Operation,
 			"pairs":     what.List,
 			"addresses": what.Addresses,
+			"tables":    what.Tables,
 			"dry":       dry,
 			"place":     r.step.Place,
 		}, &out)

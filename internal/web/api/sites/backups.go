@@ -211,6 +211,7 @@ type restoreBackupIn struct {
 	Body *struct {
 		Includes []string `json:"includes,omitempty" enum:"config,files,database" doc:"What to restore. Default: everything in the backup."`
 		Paths    []string `json:"paths,omitempty" maxItems:"1000" doc:"Only these files and folders of the site's storage are restored." example:"[\"uploads/2026\"]"`
+		Tables   []string `json:"tables,omitempty" maxItems:"200" doc:"Only these tables of the databases are restored, as TABLE, or DATABASE/TABLE if the backup has several databases. Others stay. Tables with foreign keys are restored together." example:"[\"wp_posts\", \"wp_postmeta\"]"`
 		SiteID   site.ID  `json:"siteId,omitempty" doc:"Another site to restore to."`
 		NewSite  *struct {
 			Name string `json:"name" doc:"Display name, 1 to 100 characters."`
@@ -224,7 +225,7 @@ func (a *API) planRestore(ctx context.Context, c account.Caller, in *restoreBack
 	}
 	var to backup.RestoreTo
 	if b := in.Body; b != nil {
-		to = backup.RestoreTo{Includes: b.Includes, Paths: b.Paths, Site: b.SiteID}
+		to = backup.RestoreTo{Includes: b.Includes, Paths: b.Paths, Tables: b.Tables, Site: b.SiteID}
 		if b.SiteID != "" {
 			if err := c.RequireSite(b.SiteID); err != nil {
 				return backup.Plan{}, err

@@ -178,7 +178,8 @@ type pushIn struct {
 		To       site.ID  `json:"to" doc:"Id of the target site."`
 		Files    bool     `json:"files,omitempty" doc:"Themes, plugins and uploads."`
 		Database bool     `json:"database,omitempty"`
-		Paths    []string `json:"paths,omitempty" maxItems:"100" example:"[\"themes/ours\"]" doc:"Files and folders of wp-content, without the database. Other files of the target stay. Default: all of wp-content, and files that only the target has are deleted."`
+		Tables   []string `json:"tables,omitempty" maxItems:"100" example:"[\"wp_posts\", \"wp_postmeta\"]" doc:"Tables of the database. The target's other tables stay. Both sites need the same table prefix. Default: the whole database is replaced."`
+		Paths    []string `json:"paths,omitempty" maxItems:"100" example:"[\"themes/ours\"]" doc:"Files and folders of wp-content, without the whole database. Other files of the target stay. Default: all of wp-content, and files that only the target has are deleted."`
 	}
 }
 
@@ -190,7 +191,7 @@ func (a *API) pushSite(ctx context.Context, tx *db.Tx, c account.Caller, in *pus
 		return contract.OperationBody{}, did, err
 	}
 	o, err := a.WordPress.PushTx(ctx, tx, c.Owner, in.Body.To, wordpress.Copy{
-		From: in.ID, Files: in.Body.Files, Database: in.Body.Database, Paths: in.Body.Paths,
+		From: in.ID, Files: in.Body.Files, Database: in.Body.Database, Paths: in.Body.Paths, Tables: in.Body.Tables,
 	})
 	return contract.ShowOperation(o), audit.Event{Action: "site.pushed", Subject: string(in.Body.To), Detail: string(in.ID)}, err
 }

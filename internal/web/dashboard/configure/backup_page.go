@@ -265,6 +265,13 @@ func (d *Pages) restoreBackup(ctx context.Context, q *shell.Request) (shell.Answ
 		to.Includes = []string{backup.Files}
 	case "database":
 		to.Includes = []string{backup.Databases}
+	case "some":
+		to.Tables, to.Paths = q.Lines("tables"), q.Lines("paths")
+		if len(to.Tables)+len(to.Paths) == 0 {
+			return shell.Answer{}, &fault.Error{
+				Kind: fault.Invalid, Message: "Name the tables or folders to restore", Details: "nothing was restored",
+			}
+		}
 	case "new":
 		to.NewName = strings.TrimSpace(q.Value("name"))
 		if to.NewName == "" {

@@ -34,6 +34,11 @@ func (q *Request) signedIn() bool { return q.User.ID != "" && !q.Session.Pending
 // Value returns the submitted value of a field.
 func (q *Request) Value(name string) string { return q.PostForm.Get(name) }
 
+// Lines returns the lines of a field that aren't empty.
+func (q *Request) Lines(name string) []string {
+	return strings.FieldsFunc(q.Value(name), func(r rune) bool { return r == '\r' || r == '\n' })
+}
+
 // PathID returns the ID in a part of the path. The resource may not exist or belong to others.
 func PathID[T ~string](q *Request, part string) T { return T(q.PathValue(part)) }
 

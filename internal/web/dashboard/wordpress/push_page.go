@@ -278,7 +278,7 @@ func (d *Pages) pushWordPress(ctx context.Context, q *shell.Request) (shell.Answ
 	err = d.ActOn(ctx, q, func(tx *db.Tx) (audit.Event, error) {
 		_, err := d.WordPress.PushTx(ctx, tx, q.Caller.Owner, to.ID, wordpress.Copy{
 			From: id, Files: q.Checked("files"), Database: q.Checked("database"),
-			Paths: strings.FieldsFunc(q.Value("paths"), func(r rune) bool { return r == '\r' || r == '\n' }),
+			Paths: q.Lines("paths"), Tables: q.Lines("tables"),
 		})
 		return audit.Event{Action: "site.pushed", Subject: string(to.ID), Detail: string(id)}, err
 	})

@@ -1,5 +1,5 @@
 <?php
-// Replaces text in all tables of the site, a few seconds at a time: what is asked for again
+// Replaces text in all tables of the site, or in those that "tables" names, a few seconds at a time: what is asked for again
 // with the same "run" goes on where it was. Changed rows and the place are one transaction.
 require __DIR__ . '/boot.php';
 require __DIR__ . '/serialized.php';
@@ -74,6 +74,9 @@ function replaceValues(string $table, array $columns): bool {
 }
 
 $tables = $wpdb->get_col("SHOW TABLES LIKE '" . $wpdb->esc_like($wpdb->prefix) . "%'");
+if (!empty($in['tables'])) {
+	$tables = array_intersect($tables, $in['tables']);
+}
 sort($tables, SORT_STRING);
 $done = 0;
 foreach ($tables as $table) {
