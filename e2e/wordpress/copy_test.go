@@ -86,34 +86,6 @@ func (h *installation) copies(s siteBody) {
 		t.Errorf("a page after a folder was pushed: %d", status)
 	}
 
-	// Two tables alone, whose addresses are rewritten; and what was there comes back from the backup, and nothing else does.
-	h.wp(staging, "option update blogname Staged", "success")
-	h.wp(staging, "post Tables "+staging.URL+"/kept", "success")
-	h.wp(s, "option update blogdescription Mine", "success")
-	push := map[string]any{"to": s.ID, "database": true, "tables": []string{"wp_posts", "wp_postmeta"}}
-	h.call("POST", "/sites/"+staging.ID+"/push", push, &op)
-	op = h.ended(op.ID, "success")
-	if out, _ := h.wp(s, "content tables", "success"); out != s.URL+"/kept" {
-		t.Errorf("the pushed post says %q", out)
-	}
-	if out, _ := h.wp(s, "option get blogname", "success"); out == "Staged" {
-		t.Error("a table that wasn't named was pushed")
-	}
-	backup, _ := op.Result["backupId"].(string)
-	h.wp(s, "option update blogdescription Later", "success")
-	h.call("POST", "/backups/"+backup+"/restore", map[string]any{"tables": []string{"wp_posts"}}, &op)
-	op = h.ended(op.ID, "success")
-	if out, _ := h.wp(s, "content tables", "success"); out != "" {
-		t.Errorf("after its table was restored, the pushed post says %q", out)
-	}
-	if out, _ := h.wp(s, "option get blogdescription", "success"); out != "Later" {
-		t.Errorf("an option after the posts were restored is %q", out)
-	}
-	h.call("POST", "/backups/"+backup+"/restore", map[string]any{"tables": []string{"wp_nothing"}}, &op)
-	if op = h.ended(op.ID, "failed"); !strings.Contains(op.Error, "no such table") {
-		t.Errorf("a table that isn't there: %s", op.Error)
-	}
-
 	archive := h.export(s)
 	for name, body := range map[string][]byte{"cut off": archive[:len(archive)/2], "no archive": []byte("hello"), "empty": {}} {
 		op, status := h.upload(staging, body)
@@ -298,4 +270,74 @@ func (h *installation) upload(s siteBody, archive []byte) (op workBody, status i
 		ok(h.t, a.JSON(&op))
 	}
 	return op, a.Status
+}
+
+// tables pushes two tables alone, whose addresses are rewritten, and restores one of them from the backup: other tables stay as they are.
+func (h *installation) tables(staging, s siteBody) {
+	t := h.t
+	var op workBody
+	h.wp(staging, "option update blogname Staged", "success")
+	h.wp(staging, "post Tables "+staging.URL+"/kept", "success")
+	h.wp(s, "option update blogdescription Mine", "success")
+	push := map[string]any{"to": s.ID, "database": true, "tables": []string{"wp_posts", "wp_postmeta"}}
+	h.call("POST", "/sites/"+staging.ID+"/push", push, &op)
+	op = h.ended(op.ID, "success")
+	if out, _ := h.wp(s, "content tables", "success"); out != s.URL+"/kept" {
+		t.Errorf("the pushed post says %q", out)
+	}
+	if out, _ := h.wp(s, "option get blogname", "success"); out == "Staged" {
+		t.Error("a table that wasn't named was pushed")
+	}
+	backup, _ := op.Result["backupId"].(string)
+	h.wp(s, "option update blogdescription Later", "success")
+	h.call("POST", "/backups/"+backup+"/restore", map[string]any{"tables": []string{"wp_posts"}}, &op)
+	op = h.ended(op.ID, "success")
+	if out, _ := h.wp(s, "content tables", "success"); out != "" {
+		t.Errorf("after its table was restored, the pushed post says %q", out)
+	}
+	if out, _ := h.wp(s, "option get blogdescription", "success"); out != "Later" {
+		t.Errorf("an option after the posts were restored is %q", out)
+	}
+	h.call("POST", "/backups/"+backup+"/restore", map[string]any{"tables": []string{"wp_nothing"}}, &op)
+	if op = h.ended(op.ID, "failed"); !strings.Contains(op.Error, "no such table") {
+		t.Errorf("a table that isn't there: %s", op.Error)
+	}
+}
+
+// console reads and changes a database by the API, once the site's owner allows terminals.
+func (h *installation) console(s siteBody) {
+	t := h.t
+	var list struct{ Data []struct{ ID string } }
+	h.call("GET", "/sites/"+s.ID+"/databases", nil, &list)
+	of := "/databases/" + list.Data[0].ID
+	ask := func(status int, method, path string, body any) string {
+		t.Helper()
+		a, err := h.Do(t.Context(), world.Request{Method: method, Path: of + path, Key: h.key, Body: body})
+		ok(t, err)
+		if a.Status != status {
+			t.Errorf("%s %s: %d %s, want %d", method, path, a.Status, a.Body, status)
+		}
+		return string(a.Body)
+	}
+	ask(409, "GET", "/tables", nil)
+	ask(409, "POST", "/query", map[string]any{"sql": "SELECT 1"})
+	ask(409, "GET", "/export?table=wp_options", nil)
+	h.call("PATCH", "/sites/"+s.ID, map[string]any{"run": map[string]any{"terminal": true}}, nil)
+	if text := ask(200, "GET", "/tables", nil); !strings.Contains(text, `"wp_posts"`) {
+		t.Errorf("the tables: %s", text)
+	}
+	rows := "table=wp_options&sort=option_name&column=option_name&is=equals&value=blogname"
+	if text := ask(200, "GET", "/rows?"+rows, nil); !strings.Contains(text, `"blogname"`) || strings.Contains(text, "siteurl") {
+		t.Errorf("the rows: %s", text)
+	}
+	const change = "UPDATE wp_options SET option_value = 'Queried' WHERE option_name = 'blogname'"
+	ask(400, "POST", "/query", map[string]any{"sql": change})
+	if text := ask(200, "POST", "/query", map[string]any{"sql": change, "write": true}); !strings.Contains(text, `"affected":1`) {
+		t.Errorf("a change: %s", text)
+	}
+	if text := ask(200, "GET", "/export?format=csv&"+rows, nil); !strings.Contains(text, "blogname,Queried,") {
+		t.Errorf("the export: %s", text)
+	}
+	ask(404, "GET", "/export?table=nothing", nil)
+	ask(400, "GET", "/export?format=xlsx&table=wp_options", nil)
 }

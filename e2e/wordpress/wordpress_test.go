@@ -113,6 +113,8 @@ func TestContentComes(t *testing.T) {
 	blog, two := h.create("Blog"), h.create("Two")
 	blog, two = h.ready(blog.ID), h.ready(two.ID)
 	h.caches(blog)
+	h.story(t, "tables", func(h *installation) { h.tables(two, blog) })
+	h.story(t, "console", func(h *installation) { h.console(two) })
 	h.story(t, "killed while copied", func(h *installation) { h.killedWhileCopied(blog, two) })
 	h.story(t, "hostile", func(h *installation) { h.hostile(two, blog) })
 	if h.OwnServers() { // otherwise sites share the operator's server

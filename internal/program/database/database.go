@@ -34,6 +34,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/platform/fair"
 	"slipway/internal/platform/fault"
 	"slipway/internal/platform/panics"
 	"slipway/internal/platform/sandbox"
@@ -114,8 +115,9 @@ type Config struct {
 
 // Databases owns every database. It is safe for concurrent use.
 type Databases struct {
-	c       Config
-	servers servers
+	c        Config
+	servers  servers
+	consoles *fair.Pool
 
 	installing sync.Mutex // held while the files of a server are made
 
@@ -152,7 +154,7 @@ func New(c Config) (*Databases, error) {
 	c.Tick = cmp.Or(c.Tick, 5*time.Second)
 	c.Limits = cmp.Or(c.Limits, limits.New(limits.Settings{}))
 	c.Limits.CountRows(limits.Databases, `SELECT count(*) FROM databases WHERE owner_id = $1 AND status <> 'deleting'`)
-	d := &Databases{c: c, ways: map[Client]*way{}, closed: map[account.OwnerID]chan struct{}{}}
+	d := &Databases{c: c, consoles: newConsoles(), ways: map[Client]*way{}, closed: map[account.OwnerID]chan struct{}{}}
 	if c.Why != "" {
 		return d, nil
 	}

@@ -261,3 +261,12 @@ func (r Run) StorageBytes() int64 {
 	}
 	return DefaultStorage
 }
+
+// AllowsTerminal returns a fault unless the site's owner allows terminals, and with them queries of its databases.
+func (s Site) AllowsTerminal() error {
+	if s.Run.Terminal != nil && *s.Run.Terminal {
+		return nil
+	}
+	return fault.New(fault.Conflict, "terminal_disabled", "The terminal is not enabled for this site",
+		"enable it on the site's Terminal page, or set run.terminal to true")
+}

@@ -91,6 +91,10 @@ var matrix = map[string]row{
 	"deleteDatabase":         {path: "/databases/{database}", status: 200, did: "database.deleted"},
 	"rotateDatabasePassword": {path: "/databases/{database}/rotate-password", status: 200, did: "database.rotated"},
 	"dumpDatabase":           {path: "/databases/{database}/dump", status: 409},
+	"getDatabaseTables":      {path: "/databases/{database}/tables", status: 409},
+	"getDatabaseRows":        {path: "/databases/{database}/rows?table=posts", status: 409},
+	"queryDatabase":          {path: "/databases/{database}/query", body: m{"sql": "SELECT 1"}, status: 409},
+	"exportTable":            {path: "/databases/{database}/export?table=posts", status: 409},
 
 	"createListener": {
 		path:   "/webhook-listeners",

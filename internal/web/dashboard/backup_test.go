@@ -83,6 +83,53 @@ func TestBackupsPage(t *testing.T) {
 	}
 }
 
+// Who may open a terminal may browse the databases of the site, when its owner allows that, and nobody else's databases.
+func TestDatabaseConsolePage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ada, eve := w.user("ada@example.test", false), w.user("eve@example.test", false)
+	s, other := w.site(ada, "Shop"), w.site(eve, "Other")
+	var x database.Database
+	must(t, w.db.Write(t.Context(), func(tx *db.Tx) (err error) {
+		x, err = w.dash.Databases.CreateTx(t.Context(), tx, ada.Owner, s.ID, database.NewDatabase{})
+		return err
+	}))
+	at := func(s site.Site, page string) string { return "/sites/" + string(s.ID) + "/databases/" + page }
+	of := "?database=" + string(x.ID)
+	a := w.as("ada@example.test")
+	if p := a.get(at(s, "browse") + of); p.status != 200 || !strings.Contains(p.body, "Terminals aren't enabled") || strings.Contains(p.body, "data-test=\"query\"") {
+		t.Errorf("before terminals are allowed: %d", p.status)
+	}
+	for page, p := range map[string]reply{
+		"query":  a.post(at(s, "query"), "database", string(x.ID), "sql", "SELECT 1"),
+		"export": a.get(at(s, "export") + of + "&table=posts&format=csv"),
+	} {
+		if p.status == 200 || !strings.Contains(p.body, "terminal is not enabled") {
+			t.Errorf("%s before terminals are allowed: %d", page, p.status)
+		}
+	}
+	on := true
+	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		_, err := w.dash.Sites.UpdateTx(t.Context(), tx, ada.Owner, s.ID, site.Patch{Run: &site.Run{Terminal: &on}})
+		return err
+	}))
+	// The database of this world is never made, and that is what its owner reads.
+	if p := a.post(at(s, "query"), "database", string(x.ID), "sql", "SELECT 1"); !strings.Contains(p.body, "database is not ready") {
+		t.Errorf("a query: %d", p.status)
+	}
+	e := w.as("eve@example.test")
+	for _, s := range []site.Site{s, other} {
+		for page, p := range map[string]reply{
+			"browse": e.get(at(s, "browse") + of), "export": e.get(at(s, "export") + of + "&table=posts&format=csv"),
+			"query": e.post(at(s, "query"), "database", string(x.ID), "sql", "SELECT 1"),
+		} {
+			if p.status != 404 {
+				t.Errorf("%s of another's database by way of %s: %d", page, s.Name, p.status)
+			}
+		}
+	}
+}
+
 // Sites deleted with a backup are listed and can be restored under a name, but only by their owner.
 func TestDeletedSites(t *testing.T) {
 	t.Parallel()

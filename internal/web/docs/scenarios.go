@@ -149,6 +149,14 @@ var scenarios = []Scenario{
 		{Operation: "listDatabases"},
 		{Operation: "getDatabase"},
 		{Operation: "dumpDatabase", Output: "main.sql"},
+		{Operation: "updateSite", Body: `{"run": {"terminal": true}}`},
+		{Operation: "queryDatabase", Body: `{
+  "sql": "CREATE TABLE posts (id INT PRIMARY KEY, title TEXT)",
+  "write": true
+}`},
+		{Operation: "getDatabaseTables"},
+		{Operation: "getDatabaseRows", Query: "table=posts&sort=id&order=desc"},
+		{Operation: "exportTable", Query: "table=posts&format=csv", Output: "posts.csv"},
 		{Operation: "rotateDatabasePassword"},
 		{Operation: "deleteDatabase"},
 		{Operation: "updateSite", Body: `{"build": {"command": "sleep 600"}}`},

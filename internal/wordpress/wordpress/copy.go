@@ -47,7 +47,8 @@ func (p Copy) check() error {
 		return nil
 	}
 	if !p.Files || p.Database && len(p.Tables) == 0 || len(p.Paths) > maxPushPaths {
-		return invalid(fmt.Sprintf("paths limits a push of files to up to %d files and folders; push the whole database by itself", maxPushPaths), "")
+		return invalid(fmt.Sprintf("paths limits a push of files to up to %d files and folders; push the whole database by itself",
+			maxPushPaths), "")
 	}
 	for _, name := range p.Paths {
 		if name == "" || path.Clean("/" + name)[1:] != strings.TrimSuffix(name, "/") || len(name) > 1000 {

@@ -95,9 +95,8 @@ func (a *API) terminalSite(ctx context.Context, c account.Caller, id site.ID) (s
 	switch {
 	case err != nil:
 		return s, err
-	case s.Run.Terminal == nil || !*s.Run.Terminal:
-		return s, fault.New(fault.Conflict, "terminal_disabled", "The terminal is not enabled for this site",
-			"enable it on the site's Terminal page, or set run.terminal to true")
+	case s.AllowsTerminal() != nil:
+		return s, s.AllowsTerminal()
 	case !hasProgram(s):
 		return s, fault.New(fault.Conflict, "no_program", "This site has no program",
 			"a terminal opens in the files of an application")

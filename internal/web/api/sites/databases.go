@@ -58,6 +58,7 @@ func (a *API) databaseRoutes() {
 		account.BackupsRead)
 	dump.Role = account.RoleDeveloper
 	a.dumpRoute(dump)
+	a.consoleRoutes()
 }
 
 func showDatabase(x database.Database) databaseBody {

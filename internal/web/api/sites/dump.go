@@ -1,6 +1,7 @@
 package sites
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"mime"
@@ -104,12 +105,13 @@ type begun struct {
 	w    http.ResponseWriter
 	to   io.Writer
 	name string
+	kind string // media type. Optional: empty means SQL
 	sent bool
 }
 
 func (b *begun) begin() {
 	b.sent = true
-	b.w.Header().Set("Content-Type", "application/sql")
+	b.w.Header().Set("Content-Type", cmp.Or(b.kind, "application/sql"))
 	b.w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": b.name}))
 	b.w.WriteHeader(http.StatusOK)
 }

@@ -39,6 +39,8 @@ var auditLabels = map[string]string{
 	"database.deleted":            "Database deleted",
 	"database.rotated":            "Database password rotated",
 	"database.downloaded":         "Database downloaded",
+	"database.read":               "Database read",
+	"database.queried":            "Database queried",
 	"subscription.created":        "Plan chosen",
 	"subscription.changed":        "Plan changed",
 	"subscription.canceled":       "Subscription canceled",

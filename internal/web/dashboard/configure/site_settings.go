@@ -33,6 +33,7 @@ func (d *Pages) Routes() []shell.Route {
 		d.transferRoutes(),
 		d.envRoutes(),
 		d.databaseRoutes(),
+		d.consoleRoutes(),
 		d.backupRoutes(),
 		d.deletedRoutes(),
 		d.hookRoutes(),
