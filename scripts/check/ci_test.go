@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// What CI runs is what a newcomer gets: nothing of this machine's home and caches, but its proxies, also without a home. Its output
-// and exit status are those of `make test`, and nothing of its folders stays.
+// CI must run what a newcomer gets: nothing of this machine's home directory and caches except its proxies, and it must
+// also work without a home directory. The output and exit status must be those of `make test`, and its folders must be
+// removed.
 func TestCIStartsEmpty(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile("../../.ci/run")

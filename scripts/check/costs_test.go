@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The table has each step, the sum, and the packages that cost the most first.
+// The table must list each step, the sum, and the most expensive packages first.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -29,7 +29,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// A package is done when it is on each database that it began on. What runs the longest and what failed is named.
+// A package is done when it has finished on each database on which it began. The progress must name what has run the
+// longest and what has failed.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	text := ""
@@ -53,7 +54,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// Waiting for a disk counts as idle; what isn't such a file doesn't.
+// Waiting for a disk must count as idle. A malformed file must count as no idle time.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	if got := parseIdle("cpu  10 20 30 400 50 6 7 8 9 0\ncpu0 1 2 3 4 5\n"); got != 4500*time.Millisecond {
@@ -69,7 +70,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// A step's cost counts what its children used.
+// The cost of a step must include its child processes.
 func TestStepCosts(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// A package counts when its tests import the very package, not one whose name begins so.
+// A package counts if its tests import exactly this package, and not one whose name only begins with it.
 func TestImporting(t *testing.T) {
 	t.Parallel()
 	list := `slipway/internal/platform/blob [] [testing slipway/internal/platform/blob/blobtest]
@@ -32,8 +32,8 @@ slipway/internal/platform/dbtest [] []
 	}
 }
 
-// A package without statements is tested on one database, whatever its tests say to it, unless they
-// have several nodes there; one whose statements begin with WITH, or stand in one line, on both.
+// A package must be tested on both databases if it has SQL statements, including those that begin with WITH or stand in
+// one line, or if its tests have several nodes. Other packages must be tested on one, whatever SQL their tests have.
 func TestNeedsBoth(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -62,7 +62,7 @@ func TestNeedsBoth(t *testing.T) {
 	}
 }
 
-// Services are tested on both databases, and of what only calls them tests of several nodes alone.
+// Services must be tested on both databases. For packages that only call services, only tests of several nodes must be.
 func TestOnBoth(t *testing.T) {
 	t.Chdir("../..")
 	has := func(list []string, path string) bool {
@@ -78,7 +78,7 @@ func TestOnBoth(t *testing.T) {
 	}
 }
 
-// Lines come whole, however they are written, and packages without tests say nothing.
+// Lines must be printed whole, however they are written, and packages without tests must print nothing.
 func TestIndented(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -93,7 +93,7 @@ func TestIndented(t *testing.T) {
 	}
 }
 
-// What failed is kept with what it said, and nothing of what passed.
+// The output of failed tests must be kept, and none of passed tests.
 func TestKeepsWhatFailed(t *testing.T) {
 	t.Parallel()
 	w := &indented{to: io.Discard}
@@ -125,8 +125,8 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// A step that runs beside the others stands behind them, and says all it has to when it
-// failed.
+// A step that runs in the background must run with a lower priority than the others, and must print all its output if
+// it failed.
 func TestBeside(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -146,7 +146,8 @@ func TestBeside(t *testing.T) {
 	}
 }
 
-// A silent step fails by its status and by what it finds. What the go command says of downloads is no finding.
+// A silent step must fail if its status is not 0 or if it prints a finding. What the go command prints about downloads
+// is not a finding.
 func TestSilent(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]string{
@@ -161,7 +162,7 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// A step whose needs are missing is not run, which is not a failure, and says why.
+// A step whose requirements are missing must not be run. That is not a failure, and the reason must be given.
 func TestNeeds(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -175,7 +176,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// The database of vulnerabilities is there if it answers with what was asked for.
+// The database of vulnerabilities counts as available if it answers the request.
 func TestAnswers(t *testing.T) {
 	t.Setenv("no_proxy", "127.0.0.1")
 	db := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -207,8 +208,8 @@ func TestCompiler(t *testing.T) {
 	}
 }
 
-// The commands that steps run are built in a step of their own before, so that no other step downloads one. What tests and
-// staticcheck need is compiled once, by vet before them.
+// The tools that steps run must be built in a step of their own before them, so that no other step downloads one. What
+// tests and staticcheck need must be compiled once, by go vet before them.
 func TestToolsComeFirst(t *testing.T) {
 	t.Chdir("../..")
 	all := steps("/root", true)
@@ -232,7 +233,7 @@ func TestToolsComeFirst(t *testing.T) {
 	}
 }
 
-// Every package is tested once, and those that take long begin first.
+// Every package must be tested once, and those that take long must begin first.
 func TestLongestFirst(t *testing.T) {
 	t.Parallel()
 	got := longestFirst([]string{

@@ -12,7 +12,7 @@ import (
 	"slipway/scripts/internal/machine"
 )
 
-// Where there is no terminal, a step that says nothing still shows a line each 20 seconds, and none once it ended.
+// Without a terminal, a step that prints nothing must still show a line every 20 seconds, and none after it has ended.
 func TestProgressInLines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestProgressInLines(t *testing.T) {
 	})
 }
 
-// On a terminal the progress is one line at most, as wide as fits, which output replaces.
+// On a terminal the progress must be at most one line, cut to the width, which output replaces.
 func TestProgressInPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestProgressInPlace(t *testing.T) {
 	})
 }
 
-// A run begins with how long it takes and what it installs.
+// At its start a run must say how long it will take and what it installs.
 func TestAnnounce(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

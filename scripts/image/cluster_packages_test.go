@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// Images of a cluster that are made twice have the same bytes, and what they are for runs in them without root, capabilities
-// and a writable root. Lists beside them name what is inside.
+// Images of a cluster that are built twice must have the same bytes. Their programs must run without root, without
+// capabilities and on a read-only root file system. A list beside each image must name its contents.
 func TestClusterImages(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {

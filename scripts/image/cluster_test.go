@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// packed writes a package of npm's with some files, and returns its sum.
+// packed writes an npm package with some files, and returns its checksum.
 func packed(t *testing.T, file string, files map[string]string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -43,7 +43,8 @@ func packed(t *testing.T, file string, files map[string]string) string {
 	return "sha512-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// The layer of Node.js has the program, npm and its names; a package with another sum is refused, and two runs are the same.
+// The layer of Node.js must have the program, npm and its links. A package with another checksum must be refused, and
+// two runs must give the same bytes.
 func TestNodeLayer(t *testing.T) {
 	dir := t.TempDir()
 	n := node{version: "24.1.0", npm: npm{version: "11.0.0"}}
@@ -75,7 +76,8 @@ func TestNodeLayer(t *testing.T) {
 	}
 }
 
-// Every image of a cluster has a name of its own, runs as a user that is not root, and is there for both architectures.
+// Every image of a cluster must have its own name, run as a user other than root, and be available for both
+// architectures.
 func TestClusterKinds(t *testing.T) {
 	var tags []string
 	for _, k := range clusterKinds {
@@ -103,7 +105,7 @@ func TestClusterKinds(t *testing.T) {
 	}
 }
 
-// The chart's values list the images that there are, with their versions of Node.js.
+// The chart's values must list exactly the existing images, with their versions of Node.js.
 func TestChartImages(t *testing.T) {
 	text, err := os.ReadFile("../../cluster/chart/slipway/values.yaml")
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 	"time"
 )
 
-// The first layer for the other architecture has programs of that one alone, what scripts of packages make, and a list of its
-// packages. SLIPWAY_IMAGE_FOREIGN keeps it, for those who want to look.
+// The first layer for the other architecture must contain programs of that architecture only, what the scripts of
+// packages make, and a list of its packages. SLIPWAY_IMAGE_FOREIGN names a file in which the layer is kept, for
+// inspection.
 func TestForeign(t *testing.T) {
 	dir := t.TempDir()
 	i := image{program: filepath.Join(dir, "program"), arch: map[string]string{"amd64": "arm64", "arm64": "amd64"}[runtime.GOARCH], date: time.Unix(1_700_000_000, 0), kind: &machine}

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// entry is a file of a tar of these tests; one with a target is a link.
+// entry is a file in a tar archive of these tests. One with a target is a link.
 type entry struct {
 	name, text, target string
 	kind               byte
@@ -38,8 +38,8 @@ func tarOf(t *testing.T, file string, list []entry) {
 	}
 }
 
-// A layer for another architecture has the programs of that one with the modes that scripts gave to this one's, all that scripts
-// made, and no program of this one.
+// A layer for another architecture must have that architecture's programs with the modes that scripts gave to this
+// one's, and everything that scripts made, but no program of this architecture.
 func TestMerge(t *testing.T) {
 	const here, there = "x86_64-linux-gnu", "aarch64-linux-gnu"
 	dir := t.TempDir()

@@ -18,7 +18,7 @@ import (
 	"slipway/packaging"
 )
 
-// read returns the files of a tar.
+// read returns the files of a tar archive.
 func read(t *testing.T, from io.Reader) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}
@@ -36,7 +36,7 @@ func read(t *testing.T, from io.Reader) map[string][]byte {
 	}
 }
 
-// made makes an image of a first layer and a program, and returns its bytes.
+// made builds an image from a first layer and a program, and returns its bytes.
 func made(t *testing.T, version string) []byte {
 	t.Helper()
 	dir := t.TempDir()
@@ -67,8 +67,8 @@ func made(t *testing.T, version string) []byte {
 	return text
 }
 
-// Every part of an image is found under the digest of its bytes, by the list of Docker as by the index; the program is in the
-// layer on top, nobody in it is root, and the same input makes the same bytes.
+// Docker's list and the index must name every part of an image by the digest of its bytes. The program must be in the
+// top layer, nothing may run as root, and the same input must give the same bytes.
 func TestArchive(t *testing.T) {
 	text := made(t, "1.2.3+20260101.gabc")
 	if !bytes.Equal(text, made(t, "1.2.3+20260101.gabc")) {
@@ -142,7 +142,8 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// What a sandbox needs without a capability is allowed; what leads out of a container still needs one or is refused.
+// System calls that a sandbox needs without a capability must be allowed. Those that lead out of a container must still
+// need a capability or be refused.
 func TestSeccomp(t *testing.T) {
 	text, err := os.ReadFile("../../packaging/image/seccomp.json")
 	if err != nil {
@@ -179,7 +180,7 @@ func TestSeccomp(t *testing.T) {
 	}
 }
 
-// The layer of our own programs is a whole tar, as tools that are less lenient than Go's insist on.
+// The layer of our own programs must be a complete tar archive, which stricter tools than Go's require.
 func TestTopEnds(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "program")
 	if err := os.WriteFile(file, []byte("a program"), 0o600); err != nil {

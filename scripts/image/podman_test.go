@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// cgroups hides a mixture of control group versions, which crun refuses, from podman alone.
+// cgroups makes podman see cgroup version 2 only, because crun refuses a mixture of versions.
 const cgroups = `if [ -d /sys/fs/cgroup/memory ]; then umount -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup; fi; exec podman "$@"`
 
-// engine is podman with storage of its own.
+// engine is podman with its own storage.
 type engine struct {
 	t     *testing.T
 	store []string
 }
 
-// run runs podman with arguments and returns what it prints.
+// run runs podman with arguments and returns its output.
 func (e *engine) run(args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(e.t.Context(), 5*time.Minute)
 	defer cancel()
@@ -45,7 +45,7 @@ func (e *engine) must(args ...string) string {
 	return out
 }
 
-// start is what every container is started with: read-only, no capability, no way to more rights, no network.
+// start returns the options that every container has: read-only, no capabilities, no new privileges, no network.
 func (e *engine) start(data string) []string {
 	var files, processes syscall.Rlimit
 	const nproc = 6
@@ -62,8 +62,9 @@ func (e *engine) start(data string) []string {
 	}
 }
 
-// The image runs without root, capabilities and a writable root: static sites always, builds and programs with the two options
-// of docs/packages.md, and doctor names those where they are missing. Another container goes on with the volume of the first.
+// The image must run without root, without capabilities and on a read-only root file system. Static sites must work
+// always; builds and programs must work with the two options of docs/packages.md, and doctor must name those if they
+// are missing. Another container must be able to continue with the volume of the first.
 func TestImage(t *testing.T) {
 	for _, tool := range []string{"podman", "mmdebstrap", "unshare"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -173,7 +174,7 @@ func TestImage(t *testing.T) {
 	}
 	end()
 
-	// As whoever the platform says.
+	// Here the platform chooses the user.
 	begin("--user=54321:54321")
 	get("plain", "hello from a container")
 	end()

@@ -9,8 +9,8 @@ import (
 	"slipway/packaging"
 )
 
-// The program that is built here has nothing whose license isn't in the list that it ships. `make test-all` looks at the other programs
-// and systems, too.
+// The license of every part of the program that is built here must be in the list that the program ships. `make
+// test-all` checks the other programs and systems too.
 func TestListIsComplete(t *testing.T) {
 	t.Chdir("../..")
 	here := slipway
@@ -32,7 +32,8 @@ func TestListIsComplete(t *testing.T) {
 	}
 }
 
-// A text is known word for word: whatever is added to a license makes another one, and a license that isn't on the list is refused.
+// A license must be recognized word for word: with any addition it is another text, and a license that is not in the
+// list must be refused.
 func TestIdentify(t *testing.T) {
 	t.Parallel()
 	mit, err := os.ReadFile("texts/MIT.txt")
@@ -55,7 +56,7 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// A part without a license is an error.
+// A part without a license must give an error.
 func TestNoLicense(t *testing.T) {
 	t.Parallel()
 	notice := filepath.Join(t.TempDir(), "NOTICE")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Only what needs a database runs on both, and no run but that on PostgreSQL knows of it.
+// Only packages that need a database must run on both, and only the run on PostgreSQL may know of it.
 func TestEnvironments(t *testing.T) {
 	t.Parallel()
 	on := []string{"A=b", "SLIPWAY_TEST_DSN=postgres://x", "SLIPWAY_TEST_BOTH=/p/internal/platform/db:/p/internal/tenant/site"}
@@ -45,7 +45,7 @@ func TestRunReturnsTheStatus(t *testing.T) {
 	}
 }
 
-// Two runs at once must not write one file.
+// Two simultaneous runs must not write to the same file.
 func TestWritesFile(t *testing.T) {
 	t.Parallel()
 	for arg, want := range map[string]bool{

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A test counts as one of a database where what it names leads to one: by helpers, methods, tables and packages that have one for
-// tests, or by the variable that names the cluster. The rest runs once.
+// A test needs a database if the names in it lead to one: through helpers, methods, tables and packages that have one
+// in tests, or through the variable that names the cluster. All other tests must run once.
 func TestOnDatabase(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -70,7 +70,7 @@ func FuzzNone(f *testing.F) {}
 		}
 	}
 
-	// Of tests of several nodes alone, those that use what is declared beside an opening.
+	// If only tests of several nodes are wanted, those are selected that use a declaration that opens such a database.
 	args, err = onDatabase(write(map[string]string{
 		"internal/a/e_test.go": "package a\nfunc second() { dbtest.Open(nil, dbtest.URL(nil)) }\nfunc TestNodes() {}",
 		"internal/a/f_test.go": "package a\nfunc TestNodesToo() { second() }\nfunc TestOneNode() { dbtest.New(nil) }",
@@ -79,7 +79,7 @@ func FuzzNone(f *testing.F) {}
 		t.Errorf("of several nodes: %q, %v", args, err)
 	}
 
-	// What every test goes through, or can't be told apart by its name, is all of them.
+	// If every test goes through some code, or if tests cannot be told apart by name, all must be selected.
 	for what, text := range map[string]string{
 		"TestMain":    "package a\nfunc TestMain(m *testing.M) { deep(nil) }",
 		"init":        "package a\nfunc init() { deep(nil) }",

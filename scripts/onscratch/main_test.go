@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// asProgram makes this test program the command.
+// asProgram names the variable that makes this test program run as the command.
 const asProgram = "SLIPWAY_TEST_ONSCRATCH"
 
 func TestMain(m *testing.M) {
@@ -18,9 +18,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The command's temporary files are on another file system, which no other process sees and of
-// which nothing stays; where that can't be, the command runs as if this were not there. Its
-// arguments, output and exit status are its own either way.
+// The command's temporary files must be on a separate file system, which no other process sees and of which nothing
+// remains. Where that is impossible, the command must run as usual. Its arguments, output and exit status must be
+// unchanged either way.
 func TestRunsACommand(t *testing.T) {
 	t.Parallel()
 	outside := t.TempDir()
@@ -56,7 +56,7 @@ func TestRunsACommand(t *testing.T) {
 	}
 }
 
-// What can't run is said.
+// If a command cannot be run, an error must say so.
 func TestNoCommand(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{nil, {"no-such-command-anywhere"}} {

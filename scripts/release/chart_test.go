@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// The chart of a version names it in both of its fields, contains every file of its folder and the licenses, and has the
-// same bytes each time.
+// The chart of a version must name that version in both of its fields, must contain every file of its folder and the
+// licenses, and must have the same bytes each time.
 func TestChart(t *testing.T) {
 	t.Chdir("../..")
 	read := func() []byte {

@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// debian is a clean Debian without systemd.
+// debian is a clean Debian system without systemd.
 type debian struct {
 	t    *testing.T
 	root string
 }
 
-// sh runs a script in it.
+// sh runs a script in the system.
 func (d debian) sh(script string) (string, error) {
 	ctx, cancel := context.WithTimeout(d.t.Context(), 5*time.Minute)
 	defer cancel()
@@ -39,15 +39,15 @@ func (d debian) must(script string) string {
 	return out
 }
 
-// files returns what lies in it, with owners and modes, without what dpkg itself keeps.
+// files lists the system's files with owners and modes, except for dpkg's own.
 func (d debian) files() []string {
 	d.t.Helper()
 	const quiet = `-path /proc -o -path /sys -o -path /dev -o -path /var/lib/dpkg -o -path /var/log -o -path /var/cache -o -path /tmp -o -path /run`
 	return strings.Split(strings.TrimSpace(d.must(`find / \( `+quiet+` \) -prune -o -printf '%p %U:%G %m\n' | sort`)), "\n")
 }
 
-// The package on a clean Debian: what is installed, edited settings kept by an upgrade, what removing and purging leave, and
-// what is found again afterwards. lintian reports nothing.
+// On a clean Debian, the package must install the right files, an upgrade must keep edited settings, removing and
+// purging must leave what they should, and a new installation must find that again. lintian must report nothing.
 func TestDebian(t *testing.T) {
 	for _, tool := range []string{"mmdebstrap", "lintian", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {

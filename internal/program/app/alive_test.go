@@ -13,19 +13,20 @@ import (
 	"slipway/internal/program/transport"
 )
 
-// A program that no longer answers is ended while requests wait, or, where the settings name a path, in any case; its log says why,
-// and the next request finds another one. One that answers, one on its way up, and PHP go on.
+// A program that no longer answers must be ended if requests wait for it, or in any case if the settings have a health
+// path. Its log must say why, and the next request must get a new program. A program that answers, one that is
+// starting, and PHP must not be ended.
 func TestHungProgramsAreEnded(t *testing.T) {
 	for name, tt := range map[string]struct {
-		path    string        // of the health check
-		waits   bool          // a request waits
-		hang    bool          // it stops to answer
-		status  int           // with which it answers
-		fresh   bool          // it has never answered
-		php     bool          //
-		after   time.Duration // it is ended by then
+		path    string        // the path of the health check
+		waits   bool          // whether a request waits
+		hang    bool          // whether the program stops answering
+		status  int           // the status with which it answers
+		fresh   bool          // whether it has never answered
+		php     bool          // whether its runtime is PHP
+		after   time.Duration // it must be ended within this time
 		says    string
-		healthy time.Duration // it may take so long to become healthy
+		healthy time.Duration // the time that it has to become healthy
 	}{
 		"requests wait":                     {waits: true, hang: true, after: time.Minute, says: "does not answer / within 10s, 3 times in a row"},
 		"nobody waits":                      {hang: true},
@@ -85,7 +86,7 @@ func TestHungProgramsAreEnded(t *testing.T) {
 	}
 }
 
-// Of several instances, the one that no longer answers is ended alone.
+// If one of several instances no longer answers, only that one must be ended.
 func TestHungInstancesAreEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

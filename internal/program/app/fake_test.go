@@ -21,16 +21,16 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// fakeEngine runs programs that are goroutines. Its behaviour is set before a start.
+// fakeEngine runs programs that are goroutines. Tests set its behaviour before a start.
 type fakeEngine struct {
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the following fields
 	started   []*fakeProgram
-	refuse    error         // of Start
-	room      int           // for so many at once; 0: any
-	boot      time.Duration // until it listens; below 0: never
-	status    int           // of its answers; 0: 200
-	dieIn     time.Duration // after its start; 0: never
-	dieDialed bool          // as soon as somebody has connected
+	refuse    error         // the error that Start returns
+	room      int           // the number of programs that fit at once; 0: any number
+	boot      time.Duration // the time until a program listens; below 0: it never does
+	status    int           // the status of its answers; 0: 200
+	dieIn     time.Duration // a program ends this long after its start; 0: it does not end
+	dieDialed bool          // a program ends as soon as somebody has connected
 }
 
 func (e *fakeEngine) Start(ctx context.Context, s runtime.Spec) (runtime.Program, error) {
@@ -83,14 +83,14 @@ type fakeProgram struct {
 	done      chan struct{}
 	leaves    chan struct{}
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the following fields
 	status int
-	hangs  bool // it answers nothing
+	hangs  bool // the program answers nothing
 	exit   runtime.Exit
 	over   bool
 	stops  int
-	grace  time.Duration // of the first of them
-	late   bool          // it is out of memory, which it tells of only once it is stopped
+	grace  time.Duration // the grace period of the first Stop
+	late   bool          // the program is out of memory, but its exit says so only after Stop
 }
 
 func (p *fakeProgram) end(x runtime.Exit) {
@@ -142,14 +142,14 @@ func (p *fakeProgram) serve(c net.Conn) {
 	}
 }
 
-// hang makes it answer nothing from now on.
+// hang makes the program answer nothing from now on.
 func (p *fakeProgram) hang() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.hangs = true
 }
 
-// answer makes it answer with another status.
+// answer makes the program answer with another status from now on.
 func (p *fakeProgram) answer(status int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,7 +175,7 @@ func (p *fakeProgram) Leaves() <-chan struct{} { return p.leaves }
 func (p *fakeProgram) Done() <-chan struct{} { return p.done }
 
 func (p *fakeProgram) Exit() runtime.Exit {
-	<-p.done // as it is with real ones
+	<-p.done // as Stop of a real program does
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.exit
@@ -192,7 +192,7 @@ func (p *fakeProgram) running() bool {
 	}
 }
 
-// world is Apps on a fakeEngine, and what its sites serve.
+// world has Apps on a fakeEngine, and knows which deployment each site serves.
 type world struct {
 	t      *testing.T
 	apps   *Apps
@@ -226,7 +226,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// look lets the loop look once.
+// look makes Apps look at its programs once.
 func (w *world) look() {
 	w.apps.mu.Lock()
 	var all []*program
@@ -237,7 +237,7 @@ func (w *world) look() {
 	w.apps.moveAll(all, w.known)
 }
 
-// pass lets time go by, with a look each second.
+// pass lets time pass and calls look each second.
 func (w *world) pass(d time.Duration) {
 	for ; d > 0; d -= time.Second {
 		time.Sleep(time.Second)
@@ -269,7 +269,7 @@ func code(err error) string {
 	return ""
 }
 
-// said are the messages that the service wrote to the site's log.
+// said returns the messages that the service wrote to the site's log.
 func (w *world) said() (list []string) {
 	for _, e := range w.apps.logs.Waiting() {
 		if e.Stream == "system" {
@@ -281,7 +281,7 @@ func (w *world) said() (list []string) {
 
 func (p *fakeProgram) Open(string) (*os.File, bool, error) { return nil, false, os.ErrNotExist }
 
-// wants is a Launch without previews.
+// wants implements Launch for sites without previews.
 type wants func(ctx context.Context, deployment string) (Wanted, error)
 
 func (f wants) Wanted(ctx context.Context, deployment id.Deployment) (Wanted, error) {
@@ -289,9 +289,9 @@ func (f wants) Wanted(ctx context.Context, deployment id.Deployment) (Wanted, er
 }
 func (wants) TidyPreviews(context.Context) error { return nil }
 
-// allowance says what each owner may have.
+// allowance implements the limits of owners.
 type allowance struct {
-	most   func() int64 // programs
+	most   func() int64 // the number of programs that an owner may run
 	stores func(ctx context.Context, owner account.OwnerID) (limits.Use, error)
 }
 
@@ -303,7 +303,7 @@ func (a allowance) UseOf(ctx context.Context, _ db.Reader, owner account.OwnerID
 	return a.stores(ctx, owner)
 }
 
-// stored says how much each of three sites stores.
+// stored returns how much a site stores.
 type stored func(site string) int64
 
 func (stored) ForgetStorage(id.Site) error { return nil }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Who waits for a program that answers with server errors hears what it answers, once for
-// each answer and not for each question, and goes live as soon as it is healthy.
+// Whoever waits for a program that answers with server errors must be told what it answers, once per different answer
+// and not per check. The deployment must go live as soon as the program is healthy.
 func TestHealthSaysWhatItWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -38,7 +38,7 @@ func TestHealthSaysWhatItWaitsFor(t *testing.T) {
 		if !slices.Equal(said, want) {
 			t.Errorf("after another answer it said %q, want %q", said, want)
 		}
-		w.engine.last().answer(404) // anything but a server error is healthy
+		w.engine.last().answer(404) // every status but a server error counts as healthy
 		if err := <-done; err != nil || len(said) != 2 {
 			t.Errorf("Start = %v, said %q", err, said)
 		}
@@ -48,8 +48,8 @@ func TestHealthSaysWhatItWaitsFor(t *testing.T) {
 	})
 }
 
-// A fatal error of PHP that repeats ends the wait: it is in the code, and is told. One of
-// another kind, or one that goes away, doesn't.
+// If PHP reports the same fatal error repeatedly, the wait must end, and the error must be shown: the code is wrong. If
+// the errors differ or go away, the wait must go on.
 func TestFatalErrorRepeats(t *testing.T) {
 	const parse = "PHP Parse error:  syntax error, unexpected end of file in /app/public/wp-content/themes/ours/functions.php on line 3"
 	for name, tt := range map[string]struct {

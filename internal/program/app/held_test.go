@@ -13,7 +13,7 @@ import (
 	"slipway/internal/program/task"
 )
 
-// heldEngine holds its site for the first start of what is Fresh.
+// heldEngine holds its site before the first start of a program that is Fresh.
 type heldEngine struct {
 	fakeEngine
 	held func()
@@ -28,7 +28,8 @@ func (e *heldEngine) Start(ctx context.Context, s runtime.Spec) (runtime.Program
 	return e.fakeEngine.Start(ctx, s)
 }
 
-// What waited while its site was held, as for a restore, starts with what the site stands on then.
+// A program or command that waited while its site was held, for example for a restore, must start with the state that
+// the site has after that.
 func TestStartsAfterARestore(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(a *Apps, e *heldEngine) error{

@@ -11,14 +11,14 @@ import (
 	"slipway/internal/program/scale"
 )
 
-// several is a world whose site may have so many instances.
+// several returns a world whose site may have between least and most instances.
 func several(t *testing.T, least, most int) *world {
 	w := newWorld(t)
 	w.want.Instances = scale.Range{Min: least, Max: most}
 	return w
 }
 
-// load asks for n requests that stay under way.
+// load sends n requests that stay in progress.
 func (w *world) load(n int) (list []*endpoint.Endpoint) {
 	for range n {
 		list = append(list, w.acquire("one"))
@@ -32,7 +32,7 @@ func release(list []*endpoint.Endpoint) {
 	}
 }
 
-// inFlight lists the requests under way of each instance.
+// inFlight lists the number of requests in progress of each instance.
 func (w *world) inFlight() (list []int) {
 	for _, p := range w.apps.all() {
 		p.mu.Lock()
@@ -54,7 +54,8 @@ func (w *world) wantInstances(n int) {
 	}
 }
 
-// More start while those that run answer, and each request goes to the one with the fewest; when they are needed no longer they end.
+// More instances must start while the running ones go on answering, and each request must go to the instance with the
+// fewest requests. Instances that are no longer needed must end.
 func TestInstancesFollowWhatIsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := several(t, 1, 3)
@@ -62,7 +63,7 @@ func TestInstancesFollowWhatIsInFlight(t *testing.T) {
 		first := w.load(25)
 		w.wantInstances(1)
 		begun := time.Now()
-		second := w.load(1) // waits for nothing
+		second := w.load(1) // must not wait
 		if time.Since(begun) != 0 {
 			t.Errorf("a request waited for %s", time.Since(begun))
 		}
@@ -93,7 +94,7 @@ func TestInstancesFollowWhatIsInFlight(t *testing.T) {
 	})
 }
 
-// As many as a site wants at least start with it, and are asleep with it.
+// The minimum of instances must start with the program, and all of them must go to sleep with it.
 func TestLeastInstances(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := several(t, 3, 3)
@@ -110,7 +111,7 @@ func TestLeastInstances(t *testing.T) {
 	})
 }
 
-// A preview has one, whatever its site's settings say.
+// A preview must have one instance, whatever the settings of its site say.
 func TestPreviewsHaveOneInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := several(t, 2, 3)
@@ -121,7 +122,8 @@ func TestPreviewsHaveOneInstance(t *testing.T) {
 	})
 }
 
-// A deployment that is about to go live has as many as what it replaces, and at least what its site wants.
+// A deployment that is about to go live must have as many instances as the one it replaces, and at least the minimum of
+// its site.
 func TestDeploymentBeginsWithAsMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := several(t, 2, 3)
@@ -137,14 +139,14 @@ func TestDeploymentBeginsWithAsMany(t *testing.T) {
 		}
 		w.known["site"] = row{"site", "two", "live", "", 0, "", 0}
 		w.pass(time.Minute)
-		w.wantState("one", Sleeping) // all of it, after its drain
+		w.wantState("one", Sleeping) // all instances, after the drain
 		if n := w.apps.Status("two").Instances; n != 3 {
 			t.Errorf("%d after the switch, want 3", n)
 		}
 	})
 }
 
-// A restart replaces all of them.
+// A restart must replace all instances.
 func TestRestartReplacesInstances(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := several(t, 2, 2)
@@ -155,7 +157,7 @@ func TestRestartReplacesInstances(t *testing.T) {
 		}
 		w.wantInstances(2)
 		time.Sleep(time.Second)
-		if got := w.engine.alive(); !slices.Equal(got, []int{0, 2, 3}) { // 0 has a request
+		if got := w.engine.alive(); !slices.Equal(got, []int{0, 2, 3}) { // instance 0 has a request
 			t.Errorf("%v run", got)
 		}
 		busy.Release()
@@ -170,7 +172,7 @@ func TestRestartReplacesInstances(t *testing.T) {
 	})
 }
 
-// alive lists which of those that were started run.
+// alive lists the indexes of the started programs that still run.
 func (e *fakeEngine) alive() (list []int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -182,7 +184,7 @@ func (e *fakeEngine) alive() (list []int) {
 	return list
 }
 
-// Of those that fail the others take the requests, and another one takes their place.
+// If an instance fails, the other instances must take the requests, and a new one must replace it.
 func TestInstancesThatFail(t *testing.T) {
 	for name, fail := range map[string]func(w *world, p *fakeProgram){
 		"ended": func(_ *world, p *fakeProgram) { p.end(exitOne) },
@@ -196,7 +198,7 @@ func TestInstancesThatFail(t *testing.T) {
 				c.Close()
 				w.t.Error("connected")
 			}
-			<-e.Ended // and the request asks for another
+			<-e.Ended // after which the request acquires another instance
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -221,7 +223,7 @@ func TestInstancesThatFail(t *testing.T) {
 	}
 }
 
-// A program that crashes a second after each start is not started more often because it may have many instances.
+// A program that crashes a second after each start must not be started more often because it may have many instances.
 func TestCrashLoopOfInstances(t *testing.T) {
 	starts := map[int]int{}
 	for _, most := range []int{1, 10} {
@@ -242,7 +244,7 @@ func TestCrashLoopOfInstances(t *testing.T) {
 	}
 }
 
-// Instances that crash beside one that doesn't are started again later and later.
+// Instances that crash beside one that does not must be restarted with growing delays.
 func TestInstancesCrashBesideTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := several(t, 1, 3)
@@ -260,7 +262,8 @@ func TestInstancesCrashBesideTheFirst(t *testing.T) {
 	})
 }
 
-// What doesn't come up leaves those that run as they are, and is tried later and later.
+// If a new instance does not become healthy, the running ones must not be affected, and further attempts must come with
+// growing delays.
 func TestInstanceThatDoesNotStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := several(t, 1, 5)
@@ -286,8 +289,8 @@ func TestInstanceThatDoesNotStart(t *testing.T) {
 	})
 }
 
-// Each counts to what its owner may run. There are fewer where there is no room, nobody else's program sleeps for them, and an idle
-// one ends for another program.
+// Each instance must count towards the limit of its owner. Where there is no room for all, fewer must run, no program
+// of anybody else may be put to sleep for them, and an idle instance must end to make room for another program.
 func TestInstancesCount(t *testing.T) {
 	for name, limit := range map[string]func(*Config){
 		"to the server's": func(c *Config) { c.Most = 3 },
@@ -321,7 +324,7 @@ func TestInstancesCount(t *testing.T) {
 	}
 }
 
-// The memory and CPU of all of them are the program's, and count.
+// The memory and CPU of all instances must count as the program's.
 func TestInstancesAreMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := several(t, 3, 3)
@@ -340,8 +343,8 @@ func TestInstancesAreMeasured(t *testing.T) {
 	})
 }
 
-// One of several whose machine is to be empty is replaced before it is stopped, and after the requests that it answers; where there is no
-// room for another one, the others go on.
+// If the machine of one of several instances is to be emptied, a new instance must start before that one stops, and it
+// must first answer its requests. Where there is no room for a new one, the others must go on.
 func TestVacateOneOfSeveral(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := several(t, 2, 2)
@@ -369,7 +372,7 @@ func TestVacateOneOfSeveral(t *testing.T) {
 	})
 }
 
-// Settings that allow fewer apply to what runs, and so do those that allow more.
+// Settings that allow fewer or more instances must apply to the running program.
 func TestInstancesChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := several(t, 1, 1)
@@ -394,11 +397,11 @@ func TestInstancesChange(t *testing.T) {
 	})
 }
 
-// All of them end when the site is stopped, and with the service.
+// All instances must end when the site is stopped and when the service stops.
 func TestInstancesEndTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w *world
-		t.Cleanup(func() { // after the service's end
+		t.Cleanup(func() { // runs after the service has ended
 			if got := w.engine.alive(); len(got) != 0 {
 				t.Errorf("%v run after the end", got)
 			}

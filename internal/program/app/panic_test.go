@@ -8,7 +8,7 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// A start that panics fails as others do: requests don't wait for it, and programs of other sites run.
+// A start that panics must fail as others do: requests must not wait for it, and programs of other sites must run.
 func TestStartThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -18,7 +18,7 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// twoNodes is Apps of two nodes that know of each other.
+// twoNodes returns Apps on two nodes that know each other.
 func twoNodes(t *testing.T, change ...func(*Config)) (f *fleet, selves []*node.Self) {
 	t.Helper()
 	f = newFleet(t, 0)
@@ -39,15 +39,15 @@ func twoNodes(t *testing.T, change ...func(*Config)) (f *fleet, selves []*node.S
 	return f, selves
 }
 
-// known writes the row of the deployment, by which its site is found.
+// known inserts the row of the deployment, by which its site is found.
 func (f *fleet) known() {
 	f.exec(`INSERT INTO deployments (id, site_id, owner_id, label, status, cause, branch, title, clear_cache, commit_hash, commit_message,
 			commit_author, framework, plan, release, runtime, rollback_of, error, stages, attempt, cancel, created_at, started_at, completed_at)
 		VALUES ('one', 'site', 'owner', 'one', 'success', 'api', 'main', '', FALSE, '', '', '', '', '', '', 'node', '', '', '[]', 0, '', 1, 1, 1)`)
 }
 
-// A program runs on one node. When that one has not renewed its lease, the other one may run it, and the first ends
-// what it ran before it answers again.
+// A program runs on one node. When that node has not renewed its lease, the other node may run the program, and the
+// first one must end its copy before it answers again.
 func TestProgramMovesWhenItsNodeIsLost(t *testing.T) {
 	t.Parallel()
 	f, selves := twoNodes(t)
@@ -65,7 +65,7 @@ func TestProgramMovesWhenItsNodeIsLost(t *testing.T) {
 	e, err = b.Acquire(t.Context(), "one")
 	f.ok(err)
 	e.Release()
-	a.compared.Store(-1) // it has a new lease, and nobody has compared since
+	a.compared.Store(-1) // it has a new lease, but nobody has compared the placements since
 	if _, ok := a.Awake("one"); ok {
 		t.Error("with its new lease the first node sends requests to what another one has taken")
 	}
@@ -88,11 +88,11 @@ func TestProgramMovesWhenItsNodeIsLost(t *testing.T) {
 	}
 }
 
-// A request for a program of a node that doesn't answer waits as long as that node may be dead: not once it has renewed its lease, as
-// where only the connection between the two is cut.
+// A request for a program of a node that does not answer must wait for as long as that node may be dead. It must stop
+// waiting once the node has renewed its lease, because then only the connection between the two nodes is cut.
 func TestCutBetweenNodes(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and sends nothing
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,14 +107,15 @@ func TestCutBetweenNodes(t *testing.T) {
 	e.Release()
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { _ = selves[0].Run(ctx) }) // renews its lease
+	running.Go(func() { _ = selves[0].Run(ctx) }) // renews the lease of the first node
 	t.Cleanup(running.Wait)
 	t.Cleanup(stop)
 	_, err = f.nodes[1].Acquire(t.Context(), "one")
 	if f := fault.As(err); f == nil || f.Code != placement.NodeDown || !strings.Contains(f.Message, "can't reach") || f.RetryAfter == 0 {
 		t.Errorf("got %v", err)
 	}
-	// Later requests don't wait, until this node takes the program over. The other one can't take it back.
+	// Later requests must not wait, until this node takes the program over. After that the other node cannot take it
+	// back.
 	for waited := time.Now(); ; {
 		begun := time.Now()
 		e, err = f.nodes[1].Acquire(t.Context(), "one")
@@ -138,7 +139,7 @@ func TestCutBetweenNodes(t *testing.T) {
 		t.Errorf("one that stores is taken: %t, %v", taken, err)
 	}
 	f.exec(`UPDATE placements SET stores = FALSE`)
-	// A node that is dead doesn't renew it: another one takes over.
+	// A node that is dead does not renew its lease, so another one must take over.
 	stop()
 	running.Wait()
 	e, err = f.nodes[1].Acquire(t.Context(), "one")
@@ -146,7 +147,8 @@ func TestCutBetweenNodes(t *testing.T) {
 	e.Release()
 }
 
-// A node that refuses what another one asks it for holds nothing: the program that it still runs may go to sleep.
+// When a node refuses what another one asks for, it must not count a request: the program that it still runs may go to
+// sleep.
 func TestRefusedReachHoldsNothing(t *testing.T) {
 	t.Parallel()
 	f, selves := twoNodes(t)
@@ -168,7 +170,8 @@ func TestRefusedReachHoldsNothing(t *testing.T) {
 	}
 }
 
-// What an owner runs on one node counts on the other: the limit is the owner's, however many nodes there are.
+// Programs that an owner runs on one node must count on the other node too, because the limit applies to the owner
+// across all nodes.
 func TestLimitCountsAllNodes(t *testing.T) {
 	t.Parallel()
 	f, _ := twoNodes(t, func(c *Config) { c.Most, c.Relay = 1, &relay.Dialer{} })
@@ -198,8 +201,8 @@ func TestLimitCountsAllNodes(t *testing.T) {
 	}
 }
 
-// What a program stores pins its site: no other node starts it, however long its own is away, and nobody begins with empty
-// folders where files are known to be.
+// Stored files must pin a site to its node: no other node may start it, however long its own node is away, and no node
+// may start it with empty folders if files are known to exist.
 func TestStoragePinsASite(t *testing.T) {
 	t.Parallel()
 	f, selves := twoNodes(t, func(c *Config) {

@@ -46,7 +46,7 @@ func TestWakeTimeout(t *testing.T) {
 		if code(err) != "wake_timeout" || time.Since(begun) != 30*time.Second {
 			t.Errorf("Acquire = %v after %s, want wake_timeout after 30s", err, time.Since(begun))
 		}
-		w.acquire("one").Release() // the start went on
+		w.acquire("one").Release() // the start went on without its first caller
 		if n := w.engine.starts(); n != 1 {
 			t.Errorf("%d starts, want 1", n)
 		}
@@ -87,7 +87,7 @@ func TestStartReturnsItsReasonOnce(t *testing.T) {
 				if n := w.apps.up.Load(); n != 0 {
 					t.Errorf("%d instances counted after the failure, want 0", n)
 				}
-				// The next deployment may be started at once: it waits for no back-off.
+				// The next deployment must be started at once, without a back-off.
 				w.engine.refuse, w.engine.boot, w.engine.status, w.engine.dieIn, w.engine.dieDialed = nil, 0, 0, 0, false
 				release, err := w.apps.Start(t.Context(), "one", nil)
 				if err != nil {
@@ -99,7 +99,7 @@ func TestStartReturnsItsReasonOnce(t *testing.T) {
 	}
 }
 
-// A health time longer than the two minutes of a start is waited for.
+// A health time longer than the two minutes that a start usually has must be waited for.
 func TestSlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -119,7 +119,7 @@ func TestCrashLoopBacksOffAndSaysWhy(t *testing.T) {
 		w.engine.last().end(runtime.Exit{Code: 3, Reason: "exit code 3"})
 		synctest.Wait()
 		w.wantState("one", Crashed)
-		w.acquire("one").Release() // once at once: it may have been one bad request
+		w.acquire("one").Release() // the first restart comes at once, because a single bad request may have been the cause
 		for i := range 10 {
 			w.engine.last().end(runtime.Exit{Reason: "out of memory", OutOfMemory: true})
 			synctest.Wait()
@@ -146,7 +146,7 @@ func TestCrashLoopBacksOffAndSaysWhy(t *testing.T) {
 		}) {
 			t.Errorf("the log says %q", said)
 		}
-		// One that ran for a while counts as new.
+		// A program that ran for a while has no back-off.
 		time.Sleep(time.Minute)
 		w.engine.last().end(runtime.Exit{Code: 1, Reason: "exit code 1"})
 		synctest.Wait()
@@ -154,7 +154,7 @@ func TestCrashLoopBacksOffAndSaysWhy(t *testing.T) {
 	})
 }
 
-// The log says why requests got no answer, of many at once one.
+// The log must say why requests got no answer, with one line for many at once.
 func TestUnansweredRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -177,9 +177,9 @@ func TestIdleSleepsAndWakes(t *testing.T) {
 		w := newWorld(t)
 		e := w.acquire("one")
 		w.pass(20 * time.Minute)
-		w.wantState("one", Running) // a request is under way
+		w.wantState("one", Running) // a request is in progress
 		e.Release()
-		e.Release() // twice is once
+		e.Release() // a second Release must have no effect
 		w.pass(14 * time.Minute)
 		w.wantState("one", Running)
 		w.pass(2 * time.Minute)
@@ -188,7 +188,7 @@ func TestIdleSleepsAndWakes(t *testing.T) {
 		if w.engine.last().running() {
 			t.Error("the program still runs")
 		}
-		w.pass(time.Hour) // forgotten by now
+		w.pass(time.Hour) // by now the crash must be forgotten
 		if n := len(w.apps.programs); n != 0 {
 			t.Errorf("%d programs remembered, want 0", n)
 		}
@@ -244,7 +244,7 @@ func TestSwitchDrains(t *testing.T) {
 		}
 		w.wantState("two", Running)
 
-		// A request that outlives the drain is cut.
+		// A request that outlives the drain must be cut off.
 		w.known["site"] = row{"site", "one", "live", "", 0, "", 0}
 		held := w.acquire("two")
 		w.pass(32 * time.Second)
@@ -257,8 +257,7 @@ func TestSwitchDrains(t *testing.T) {
 	})
 }
 
-// Who was told that a program has ended gets another one: asked once more, the one that ended
-// would refuse the request again.
+// Whoever learns that a program has ended must get a new one, because the ended one would refuse the request again.
 func TestEndedIsNotHandedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -274,8 +273,8 @@ func TestEndedIsNotHandedOut(t *testing.T) {
 	})
 }
 
-// A request that was on its way when another deployment took over finds the old program up: to
-// start it again may be refused, where many of the site run.
+// A request that was on its way when another deployment went live must find the old program still running, because a
+// new start may be refused where many programs of the site run.
 func TestLateRequestAfterASwitch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -300,8 +299,8 @@ func TestLateRequestAfterASwitch(t *testing.T) {
 	})
 }
 
-// Where one takes over from the next faster than anybody looks, each drains, and none stays as a preview. What drains doesn't keep a
-// late visitor of one that is over from being answered.
+// When deployments replace each other faster than look runs, each old one must drain, and none may stay as a preview.
+// The draining ones must not keep a late visitor of an earlier deployment from being answered.
 func TestQuickSwitches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -323,7 +322,8 @@ func TestQuickSwitches(t *testing.T) {
 	})
 }
 
-// Another takes over while one starts for longer than it would drain: who waited for it is answered before it ends.
+// A program starts, and before it is up another deployment goes live, for longer than the drain time. The request that
+// waited for the program must be answered before it ends.
 func TestSwitchDuringASlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -349,7 +349,7 @@ func TestSwitchDuringASlowStart(t *testing.T) {
 	})
 }
 
-// A rollback to what is still draining leaves it up, whatever is under way.
+// A rollback to a program that is still draining must keep it running, even if requests are in progress.
 func TestComesBackWhileDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -371,7 +371,7 @@ func TestStoppedAndDeletedSitesEnd(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			w.want.Sleep = 0
-			w.acquire("one") // held for ever
+			w.acquire("one") // never released
 			w.acquire("two") // a preview
 			w.look()
 			w.known["site"] = row{"site", "one", state, "", 0, "", 0}
@@ -428,7 +428,7 @@ func TestRestart(t *testing.T) {
 		}
 		w.wantState("one", Running)
 
-		// One that doesn't come up changes nothing.
+		// If the new program does not become healthy, nothing may change.
 		w.engine.status = 503
 		w.want.Health = time.Second
 		if err := w.apps.Restart(ctx, "one"); code(err) != "application_unhealthy" {
@@ -443,7 +443,7 @@ func TestRestart(t *testing.T) {
 			t.Errorf("%d instances counted, want 1", n)
 		}
 
-		// One that falls asleep meanwhile stays asleep: its next start is new.
+		// If the program falls asleep during the restart, it must stay asleep: its next start is a new one anyway.
 		w.engine.status, w.engine.boot = 0, 100*time.Millisecond
 		starts := w.engine.starts()
 		ended := make(chan error, 1)
@@ -462,7 +462,7 @@ func TestRestart(t *testing.T) {
 		w.acquire("one").Release()
 		revived := len(w.engine.started) - 1
 
-		// One that crashed is started without its back-off.
+		// A restart must start a crashed program without its back-off.
 		w.engine.status = 0
 		for range 2 {
 			w.engine.last().end(runtime.Exit{Reason: "exit code 1"})
@@ -487,24 +487,24 @@ func TestMostProgramsAtOnce(t *testing.T) {
 			t.Errorf("Acquire of a fourth = %v", err)
 		}
 		w.pass(2 * time.Minute) // nobody visits these previews
-		for i := range 100 {    // sleeping ones take no place
+		for i := range 100 {    // sleeping programs do not count
 			w.acquire(id.Deployment(fmt.Sprint("later", i))).Release()
 			w.pass(2 * time.Minute)
 		}
 	})
 }
 
-// When the service stops nothing runs on, and nothing is begun.
+// When the service stops, no program may go on running, and none may start.
 func TestCloseEndsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.acquire("one")
 		old := w.engine.last()
-		if err := w.apps.Restart(t.Context(), "one"); err != nil { // the old one drains
+		if err := w.apps.Restart(t.Context(), "one"); err != nil { // the old program drains
 			t.Fatal(err)
 		}
 		w.engine.boot = time.Second
-		go w.apps.Acquire(context.Background(), "two") // on its way up
+		go w.apps.Acquire(context.Background(), "two") // this program is starting
 		synctest.Wait()
 		w.apps.close()
 		w.apps.down = make(chan struct{}) // the cleanup closes it once more
@@ -525,7 +525,8 @@ func TestCloseEndsAll(t *testing.T) {
 	})
 }
 
-// A deployment whose program the service ends because it stops has not failed: it is carried out after the next start.
+// When the service stops and therefore ends the program of a deployment, the deployment must not count as failed: it is
+// carried out after the next start.
 func TestStartEndsWithTheService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for what, behave := range map[string]func(e *fakeEngine){

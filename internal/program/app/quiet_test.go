@@ -9,7 +9,8 @@ import (
 	"slipway/internal/edge/endpoint"
 )
 
-// What a program stands on is replaced once its requests have ended, and others wait meanwhile; a request that takes too long is cut off.
+// The files under a program must be replaced once its requests have ended, while new requests wait. A request that
+// takes too long must be cut off.
 func TestQuiet(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
@@ -44,7 +45,7 @@ func TestQuiet(t *testing.T) {
 	}()
 	under.Release()
 	goOn := <-quiet
-	a.Renew("site") // what it stands on is another
+	a.Renew("site") // the files under it have changed
 	select {
 	case <-waits:
 		t.Error("a request gets the program before it may")

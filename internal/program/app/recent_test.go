@@ -10,12 +10,12 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// A request that wakes a program learns why it ended, of what it printed.
+// If a program ends while a request wakes it, the request's error must name the cause, taken from the program's output.
 func TestWakeNamesTheCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.engine.boot, w.engine.dieIn = time.Hour, time.Second
-		go func() { // as soon as it runs
+		go func() { // runs as soon as the program has started
 			for w.engine.starts() == 0 {
 				time.Sleep(time.Millisecond)
 			}
@@ -32,7 +32,7 @@ func TestWakeNamesTheCause(t *testing.T) {
 	})
 }
 
-// What a program prints before it is healthy is kept within bounds, and no longer than until then.
+// Output from before a program is healthy must be kept within bounds, and must be dropped afterwards.
 func TestRecentIsBounded(t *testing.T) {
 	t.Parallel()
 	r := new(recent)

@@ -14,8 +14,7 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// Before a visitor is refused, the program that nobody has asked for the longest sleeps earlier
-// than it would.
+// Before a visitor is refused, the program that has been idle the longest must be put to sleep early.
 func TestIdleProgramsMakeRoom(t *testing.T) {
 	for name, limit := range map[string]func(*Config){
 		"of the server": func(c *Config) { c.Most = 3 },
@@ -60,15 +59,15 @@ func TestIdleProgramsMakeRoom(t *testing.T) {
 	}
 }
 
-// One that is to run always is not put to sleep for another, nor is another owner's for an
-// owner's limit.
+// A program that is set to run always must not be put to sleep for another one. Nor may a program of another owner be
+// put to sleep for an owner's limit.
 func TestWhatMakesNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.apps.c.Limits = allowance{most: func() int64 { return 1 }}
 		w.want.Sleep, w.want.Owner = 0, "anna"
 		w.acquire("one").Release()
-		w.look() // its site serves it
+		w.look() // its site must be known to serve it
 		w.want.Sleep = 15 * time.Minute
 		time.Sleep(time.Hour)
 		if _, err := w.apps.Acquire(t.Context(), "preview"); code(err) != codeFull {
@@ -84,7 +83,7 @@ func TestWhatMakesNoRoom(t *testing.T) {
 	})
 }
 
-// A restart does not put to sleep what it restarts.
+// A restart must not put to sleep the program that it restarts.
 func TestRestartWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -98,8 +97,8 @@ func TestRestartWithoutRoom(t *testing.T) {
 	})
 }
 
-// Room is made by the owner that runs the most: many programs of one don't push those of others
-// to sleep, however long they are idle.
+// The owner who runs the most programs must make room: many programs of one owner must not push those of others to
+// sleep, however long those are idle.
 func TestTheOwnerOfMostMakesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -127,11 +126,11 @@ func TestTheOwnerOfMostMakesRoom(t *testing.T) {
 	})
 }
 
-// One owner's starts that hang don't hold up those of others.
+// Starts of one owner that hang must not hold up those of other owners.
 func TestStartsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.engine.boot = -1 // never
+		w.engine.boot = -1 // the programs never listen
 		w.want.Health = 10 * time.Minute
 		w.want.Owner = "anna"
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -155,7 +154,8 @@ func TestStartsAreShared(t *testing.T) {
 	})
 }
 
-// Where no machine has room an idle program makes some, as where as many run as may; else the visitor is told, and it is no crash.
+// Where no machine has room, an idle program must be put to sleep, as it is when the limit of programs is reached. If
+// none is idle, the visitor must be told, and this must not count as a crash.
 func TestMachinesWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -166,7 +166,7 @@ func TestMachinesWithoutRoom(t *testing.T) {
 		e := w.acquire("two")
 		w.wantState("one", Sleeping)
 		w.wantState("two", Running)
-		w.want.Site = "site three" // nothing is idle
+		w.want.Site = "site three" // no program is idle
 		_, err := w.apps.Acquire(t.Context(), "three")
 		if f := fault.As(err); code(err) != codeFull || !strings.HasPrefix(f.Details, "no room on the cluster") {
 			t.Errorf("Acquire = %v", err)
@@ -181,7 +181,7 @@ func TestMachinesWithoutRoom(t *testing.T) {
 	})
 }
 
-// What fits on no machine does not send everybody's programs to sleep.
+// A program that fits on no machine must not put all other programs to sleep.
 func TestNoMachineIsLargeEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

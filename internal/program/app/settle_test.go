@@ -11,7 +11,8 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// Settings that need no new process act on the one that runs; others say that it needs a restart.
+// Settings that need no new process must take effect on the running program. For others the status must say that a
+// restart is needed.
 func TestSettingsActAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -82,7 +83,8 @@ func TestUnreadableSettings(t *testing.T) {
 	})
 }
 
-// A program that runs with other variables than its site has by now needs a restart; the same ones in another order are the same.
+// A program that runs with other variables than its site has now must be shown as in need of a restart. The order of
+// the variables must not matter.
 func TestVariablesNeedARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -113,8 +115,8 @@ func TestVariablesNeedARestart(t *testing.T) {
 	})
 }
 
-// What a program reads when it starts is in force seconds after it changed, without a dropped
-// request: another takes its place. Where that fails it goes on as it is.
+// When what a program reads at its start changes, it must be in force within seconds and without a dropped request: a
+// new program replaces the old one. Where that fails, the old one must go on.
 func TestRevisionActsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -144,7 +146,7 @@ func TestRevisionActsAtOnce(t *testing.T) {
 			t.Errorf("%d starts although nothing has changed", n)
 		}
 
-		// So is what changes right after it; what was read before its start is no change.
+		// A change right after that must be in force too. What the program read before its start is no change.
 		w.want.Revision = 3
 		w.known["site"] = row{"site", "one", "live", "", 3, "", 0}
 		w.pass(againAfter)
@@ -156,7 +158,7 @@ func TestRevisionActsAtOnce(t *testing.T) {
 			t.Errorf("%d starts after another change", n)
 		}
 
-		// Another deployment of the site is left alone: what is live is another.
+		// A deployment that is no longer live must be left alone.
 		w.known["site"] = row{"site", "two", "live", "", 4, "", 0}
 		look()
 		if n := w.engine.starts(); n != 3 {
@@ -165,8 +167,8 @@ func TestRevisionActsAtOnce(t *testing.T) {
 	})
 }
 
-// A program that was started for another owner gives way to one of the site's owner, seconds after a transfer: of the live deployment
-// and of others, such as a preview.
+// A program that was started for another owner must be replaced by one of the site's new owner within seconds after a
+// transfer. This holds for the live deployment and for others, such as a preview.
 func TestMovesWithItsSite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, live := range []id.Deployment{"one", "another"} {

@@ -14,11 +14,11 @@ import (
 	"slipway/internal/tenant/limits"
 )
 
-// What sites' programs store counts to their owner's room. One that fills it is ended, starts
-// again with no more than it had, and is free again when there is room.
+// What the programs of sites store must count towards their owner's storage limit. A program that fills it must be
+// ended, must start again with no more room than it has used, and must get more room as soon as there is some.
 func TestStorageCounts(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex // guards what follows
+	var mu sync.Mutex // guards the following variables
 	sizes := map[string]int64{"site": 100, "other": 50}
 	room := int64(1000)
 	set := func(site string, n int64) {
@@ -75,7 +75,7 @@ func TestStorageCounts(t *testing.T) {
 		t.Fatalf("the owner stores %d, %v; want 150", n, err)
 	}
 	p := start()
-	if n := p.spec.Limits.Storage; n != 950 { // what it has, and what is left
+	if n := p.spec.Limits.Storage; n != 950 { // what it uses plus what is left
 		t.Errorf("it may store %d, want 950", n)
 	}
 	if due := id.Join(a.storage.Due()); due != "site" {
@@ -85,7 +85,7 @@ func TestStorageCounts(t *testing.T) {
 	if u := measure("site"); u.Bytes != 800 || u.Capped != 0 || !p.running() {
 		t.Errorf("with room left: %+v, running %v", u, p.running())
 	}
-	set("other", 400) // another site of the owner's fills up what is left
+	set("other", 400) // another site of the owner uses up the rest
 	measure("other")
 	set("site", 801)
 	if u := measure("site"); u.Capped != 800 {
@@ -101,7 +101,7 @@ func TestStorageCounts(t *testing.T) {
 	if n := p.spec.Limits.Storage; n != 800 {
 		t.Errorf("capped it may store %d, want 800", n)
 	}
-	set("site", 802) // what its sandbox lets it have beyond the cap moves the cap no further
+	set("site", 802) // the site exceeds the cap a little, which must not raise the cap
 	if u := measure("site"); u.Capped != 800 {
 		t.Errorf("growing on: %+v", u)
 	}

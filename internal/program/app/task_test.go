@@ -22,7 +22,7 @@ import (
 	"slipway/internal/tenant/operation"
 )
 
-// fleet is nodes on one database, whose site serves deployments with tasks.
+// fleet has several nodes on one database. Their site serves deployments with tasks.
 type fleet struct {
 	t       *testing.T
 	db      *db.DB
@@ -104,8 +104,8 @@ func (f *fleet) until(what string, ok func() bool) {
 	wait.Until(f.t, what, ok)
 }
 
-// A scheduled command is enqueued once for each time, however many nodes look, not while
-// the run before goes on, not for a deployment that is not live, and not hours late.
+// A scheduled command must be enqueued once per scheduled time, however many nodes look. It must not be enqueued while
+// the previous run goes on, for a deployment that is not live, or hours late.
 func TestCronOnce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 3)
@@ -175,8 +175,7 @@ func TestCronOnce(t *testing.T) {
 	}
 }
 
-// A run is logged from its start to its end, and one that a crash interrupted is not
-// repeated.
+// A run must be logged from its start to its end, and a run that a crash interrupted must not be repeated.
 func TestCronRun(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
@@ -199,7 +198,7 @@ func TestCronRun(t *testing.T) {
 		t.Errorf("after it has ended: %+v", s)
 	}
 	f.ok(a.runCron(t.Context(), r, 2))
-	r.Queued = state().Last + 1 // another run, whose node was killed before it began
+	r.Queued = state().Last + 1 // another run, whose node was killed before the run began
 	f.ok(a.runCron(t.Context(), r, 2))
 	if n := e.starts(); n != 1 {
 		t.Errorf("%d starts, want 1", n)
@@ -216,7 +215,7 @@ func TestCronRun(t *testing.T) {
 	) || !strings.HasPrefix(said[2], "Interrupted") || !strings.HasPrefix(said[3], "Missed: ") {
 		t.Errorf("its log: %q", said)
 	}
-	// On request it is an operation, and counts as a run of it.
+	// A run on request must be an operation, and must count as a run of the task.
 	f.exec(`UPDATE app_tasks SET last_at = 0, last_exit = -1`)
 	var op operation.Operation
 	f.ok(f.db.Write(t.Context(), func(tx *db.Tx) (err error) {
@@ -244,8 +243,8 @@ func TestCronRun(t *testing.T) {
 	}
 }
 
-// A worker runs on one node while its deployment is live, again after it has ended, and
-// never beside its successor.
+// A worker must run on one node while its deployment is live, must be restarted after it has ended, and must never run
+// beside the worker of the next deployment.
 func TestWorker(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2)
@@ -257,7 +256,7 @@ func TestWorker(t *testing.T) {
 		t.Helper()
 		for i, a := range f.nodes {
 			if f.db.Single() && i > 0 {
-				break // there is one node
+				break // there is only one node
 			}
 			f.ok(a.declare(ctx))
 			f.ok(a.keepWorkers(ctx))
@@ -301,7 +300,7 @@ func TestWorker(t *testing.T) {
 				continue
 			}
 			p.mu.Lock()
-			if p.grace != 77*time.Second { // what it works on takes as long as requests
+			if p.grace != 77*time.Second { // a worker gets as much time to finish as requests do
 				t.Errorf("a worker had %s to end, want the site's drain time", p.grace)
 			}
 			p.mu.Unlock()
@@ -321,8 +320,8 @@ func TestWorker(t *testing.T) {
 	}
 }
 
-// A command ends with its timeout or with the service; its output is the operation's, and
-// an owner's limit holds for it too.
+// A command must end at its timeout or when the service stops, its output must be stored in the operation, and it must
+// count towards the owner's limit.
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	most := int64(1)
@@ -343,7 +342,7 @@ func TestCommand(t *testing.T) {
 		}); code(err) != "operation_running" {
 			t.Errorf("a second at once: %v", err)
 		}
-		if attempt > 2 { // it had begun
+		if attempt > 2 { // the command had begun
 			f.ok(a.advance(t.Context(), op.ID, "Running"))
 		}
 		f.ok(a.runCommand(t.Context(), RunCommand{
@@ -358,7 +357,7 @@ func TestCommand(t *testing.T) {
 		return op
 	}
 	e.dieIn = 10 * time.Millisecond
-	for attempt := range int64(2) { // the second after a crash before it began
+	for attempt := range int64(2) { // the second attempt comes after a crash before the command began
 		op := run(time.Minute, attempt+1)
 		if op.Status != operation.Failed || op.Error != "The command failed: exit code 1" || !strings.Contains(string(op.Result), `"exitCode":1`) {
 			t.Errorf("ended as %+v %s", op, op.Result)
@@ -387,7 +386,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// What a site's tasks are is gone with it.
+// When a site is deleted, its tasks must be deleted too.
 func TestTasksOfDeletedSite(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
@@ -401,13 +400,14 @@ func TestTasksOfDeletedSite(t *testing.T) {
 	}
 }
 
-// The commands of one owner run two at a time, whatever they are called: each takes the freest lane, and one that waits behind a
-// long one takes the place of another that ends. The log says of a run that never began that it waits.
+// Two commands of one owner may run at a time, whatever their names are. Each must take the lane with the fewest jobs,
+// and one that waits behind a long run must move to the other lane when that is free. If a run never began, the log
+// must say that it waits.
 func TestLanes(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)
 	a := f.nodes[0]
-	for _, name := range []string{"a", "c", "e", "g"} { // the sums of their names are all even or all odd
+	for _, name := range []string{"a", "c", "e", "g"} { // the sums of their bytes are all even or all odd
 		f.tasks["one"] = append(f.tasks["one"], task.Task{Kind: "cron", Name: name, Schedule: "* * * * *", Command: task.Command{Argv: []string{"node"}}})
 	}
 	f.ok(a.declare(t.Context()))
@@ -436,9 +436,10 @@ func TestLanes(t *testing.T) {
 	if got := of("ready"); len(got[zero]) != 2 || len(got[one]) != 2 {
 		t.Fatalf("four commands wait as %v", got)
 	}
-	// The first of each lane begins; the second of the other lane ends, then the one that waited in it, too.
+	// The first job of each lane begins. Then the running job of the other lane ends, and after it the job that waited
+	// there.
 	f.exec(`UPDATE jobs SET state = 'running' WHERE id IN (SELECT MIN(id) FROM jobs GROUP BY grp)`)
-	a.leaveLane(t.Context(), "owner", one) // its own waits
+	a.leaveLane(t.Context(), "owner", one) // a job waits in this lane itself
 	if got := of("ready"); len(got[zero]) != 1 || len(got[one]) != 1 {
 		t.Errorf("with one that waits in each lane they wait as %v", got)
 	}
@@ -449,7 +450,7 @@ func TestLanes(t *testing.T) {
 	}
 	f.exec(`DELETE FROM jobs WHERE grp = $1 AND state = 'running'`, one)
 
-	// Due again, that which runs and that which waits are skipped, each for its reason.
+	// When both commands are due again, the running one and the waiting one must be skipped, each with its own reason.
 	running, waiting := of("running")[zero][0], of("ready")[one][0]
 	f.ok(a.tasks.Ran(t.Context(), "site", running, db.Now(), -1))
 	due()
@@ -462,7 +463,7 @@ func TestLanes(t *testing.T) {
 	}
 }
 
-// An operation holds the end of what its command printed, in whole lines.
+// An operation must keep the last part of its command's output, in whole lines.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	var short, long task.Tail
@@ -487,7 +488,8 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// A command ends when the user who started it loses the right to it, before or while it runs; that of a service key goes on.
+// A command must end when the user who started it loses the right to do so, whether it has begun or not. A command of a
+// service key must go on.
 func TestCommandEndsWithTheRight(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)

@@ -15,7 +15,7 @@ import (
 	"slipway/internal/tenant/notify"
 )
 
-// heard keeps what people are told.
+// heard keeps the messages that people get.
 type heard struct {
 	mu  sync.Mutex // guards all
 	all []string
@@ -34,8 +34,8 @@ func (h *heard) count() int {
 	return len(h.all)
 }
 
-// People are told once of a crash loop and of a lack of memory, and of each failed run of a scheduled
-// command: of the live deployment's alone.
+// People must get one message about a crash loop, one about a lack of memory, and one about each failed run of a
+// scheduled command, but only for the live deployment.
 func TestPeopleAreTold(t *testing.T) {
 	t.Parallel()
 	h := &heard{}
@@ -80,8 +80,9 @@ func TestPeopleAreTold(t *testing.T) {
 	}
 }
 
-// A cluster tells of a lack of memory seconds after the program's end: one that was put to sleep in between has it in its log, and
-// people are told. It did not crash: the next request finds it started at once. What just ends when it is stopped is nobody's news.
+// A cluster reports a lack of memory seconds after the program's end. If the program was put to sleep in the meantime,
+// its log must say so and people must be told. It did not crash, so the next request must start it at once. If a
+// stopped program ends normally, nobody may be told.
 func TestOutOfMemoryToldLate(t *testing.T) {
 	t.Parallel()
 	h := &heard{}
@@ -120,7 +121,7 @@ func TestOutOfMemoryToldLate(t *testing.T) {
 	}
 }
 
-// People are told once of a worker that ends again and again.
+// People must get one message about a worker that ends again and again.
 func TestPeopleAreToldOfWorkers(t *testing.T) {
 	t.Parallel()
 	h := &heard{}

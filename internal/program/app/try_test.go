@@ -11,8 +11,8 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// What is tried answers, ends and leaves nothing behind; what doesn't answer says why, with
-// what it printed last and without its secrets.
+// A program on trial must answer, end and leave nothing behind. If it does not answer, the error must give the reason
+// and its last output, without its secrets.
 func TestTry(t *testing.T) {
 	for name, tt := range map[string]struct {
 		engine   *fakeEngine
@@ -55,7 +55,7 @@ func TestTry(t *testing.T) {
 				want := w.want
 				want.Site, want.Secrets = "trial", buildlog.NewRedactor([]string{"hunter2"})
 				if tt.says != "" {
-					go func() { // as soon as it runs
+					go func() { // runs as soon as the program has started
 						for w.engine.starts() == 0 {
 							time.Sleep(time.Millisecond)
 						}

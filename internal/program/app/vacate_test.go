@@ -8,7 +8,8 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// A program whose machine is to be empty is replaced before it is stopped, and after the requests that it answers.
+// When the machine of a program is to be emptied, a new program must start before the old one stops, and the old one
+// must first answer its requests.
 func TestVacate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -29,7 +30,7 @@ func TestVacate(t *testing.T) {
 	})
 }
 
-// One that has been replaced and still answers is not replaced again.
+// A program that has been replaced already and still answers must not be replaced again.
 func TestVacateReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -48,7 +49,8 @@ func TestVacateReplaced(t *testing.T) {
 	})
 }
 
-// One whose machine ends again and again has not crashed, and is started at once; one that no machine keeps is tried less and less often.
+// A program whose machine ends again and again has not crashed and must be restarted at once. If no machine keeps it,
+// it must be restarted with growing delays.
 func TestDisplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -80,7 +82,8 @@ func TestDisplaced(t *testing.T) {
 	})
 }
 
-// What can't run beside its successor is ended first, after the requests that it answers; those that come meanwhile wait for the next start.
+// A program that cannot run beside its replacement must be ended first, after it has answered its requests. Requests
+// that come meanwhile must wait for the next start.
 func TestVacateOneWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, prepare := range map[string]func(w *world){

@@ -13,7 +13,8 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// A search finds lines by their text in any case, whatever a database takes for a pattern.
+// A search must find lines by their text, whether in upper or lower case, even if it contains characters that a
+// database takes for a pattern.
 func TestLogSearch(t *testing.T) {
 	t.Parallel()
 	l := New(dbtest.New(t), slog.New(slog.DiscardHandler))
@@ -50,7 +51,8 @@ func TestLogSearch(t *testing.T) {
 	}
 }
 
-// Lines of one owner's sites fill a quarter of what waits: others' are kept meanwhile.
+// Lines of one owner's sites may fill no more than a quarter of the queue, and lines of other owners must still be
+// kept.
 func TestLogsAreShared(t *testing.T) {
 	t.Parallel()
 	l := New(dbtest.New(t), slog.New(slog.DiscardHandler))
@@ -81,7 +83,7 @@ func TestLogsAreShared(t *testing.T) {
 	}
 }
 
-// Long lines of a site are kept up to a bound of bytes, the newest ones.
+// Of the long lines of a site, the newest must be kept, up to a limit of bytes.
 func TestLogsAreBoundedByText(t *testing.T) {
 	t.Parallel()
 	l := New(dbtest.New(t), slog.New(slog.DiscardHandler))
@@ -109,7 +111,7 @@ func TestLogsAreBoundedByText(t *testing.T) {
 	}
 }
 
-// A log is read from its end, from its beginning, and in pages either way.
+// A log must be readable from its end, from its beginning, and in pages in both directions.
 func TestLogPages(t *testing.T) {
 	t.Parallel()
 	l := New(dbtest.New(t), slog.New(slog.DiscardHandler))
@@ -144,7 +146,7 @@ func TestLogPages(t *testing.T) {
 	want(next, "345")
 }
 
-// What a site prints too quickly is dropped and counted, and others are heard meanwhile.
+// Lines that a site prints too quickly must be dropped and counted, and lines of other sites must be kept meanwhile.
 func TestLogsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(nil, slog.New(slog.DiscardHandler))
@@ -161,10 +163,10 @@ func TestLogsAreBounded(t *testing.T) {
 		if want := lineBurst + 1 + linesPerSec; l.held.lines != want {
 			t.Errorf("%d lines are kept, want %d", l.held.lines, want)
 		}
-		// Long lines count as several, and memory is bounded for all sites together.
+		// A long line must count as several, and the memory of all sites together must be bounded.
 		long := strings.Repeat("x", 16<<10)
 		for i := range 1000 {
-			for range 60 { // 1 GB in all, thirty times the bound
+			for range 60 { // 1 GB in all, thirty times the limit
 				l.Add(id.Site(fmt.Sprint("site", i)), "one", Web, "stdout", long)
 			}
 		}
@@ -190,8 +192,9 @@ func TestLogsAreBounded(t *testing.T) {
 	})
 }
 
-// A program that prints 60,000 lines and crashes leaves its first and its last ones, with a line of Slipway's own between that counts
-// the others, at once: before what is said of the crash, or for who reads.
+// If a program prints 60,000 lines and crashes, its first and its last lines must be kept, with a line of Slipway's own
+// in between that counts the dropped ones. This must be written at once, before the message about the crash or when
+// somebody reads the log.
 func TestFloodsKeepTheirEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(l *Logs){
@@ -239,8 +242,9 @@ func TestFloodsKeepTheirEnd(t *testing.T) {
 	}
 }
 
-// A flood that goes on is stored in parts of one second, each at most what a second has, and its end within half a second without a
-// reader. One that goes on and off is stored no faster for long.
+// A flood that goes on must be stored in parts of one second, each no larger than the limit of a second, and its end
+// within half a second even if nobody reads. A flood that pauses again and again must not be stored faster in the long
+// run.
 func TestFloodsAreStoredInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(nil, slog.New(slog.DiscardHandler))

@@ -2,7 +2,8 @@ package applog
 
 import "testing"
 
-// The level of a line is what its logger says, in JSON or where the line begins, and not what the line is about.
+// The level of a line must be the one that its logger gives, in JSON or at the beginning of the line. The content of
+// the message must not matter.
 func TestLevel(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ stream, text, want string }{
@@ -62,7 +63,7 @@ func TestLevel(t *testing.T) {
 		{"stderr", "anything", "warn"},
 		{"stdout", "", "info"},
 
-		{"system", "The application exited: out of memory", "warn"}, // what the service says of a crash
+		{"system", "The application exited: out of memory", "warn"}, // what the service writes about a crash
 		{"system", "Restarted", "info"},
 	} {
 		if got := levelOf(tt.stream, tt.text); got != tt.want {

@@ -21,7 +21,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// A site gets a database of its own that nobody else reaches, and whose end leaves nothing.
+// A site must get a database of its own that nobody else can reach. When it is deleted, nothing may remain.
 func TestDatabase(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -90,7 +90,7 @@ func TestDatabase(t *testing.T) {
 	).Scan(&n); err != nil || n != 0 {
 		t.Errorf("%d others' connections are seen (%v)", n, err)
 	}
-	// No account lets anybody in without its password, whoever the server thinks we are.
+	// No account may let anybody in without its password, whatever user name the server is given.
 	for _, user := range []string{"root", "slipway", "mysql", "mariadb.sys", "", y.Schema} {
 		as := w.connect(one, func(c *mysql.Config) { c.User, c.Passwd, c.DBName = user, "", "" })
 		if err := as.PingContext(t.Context()); code(err) != 1045 && code(err) != 1698 && code(err) != 4151 {
@@ -101,7 +101,7 @@ func TestDatabase(t *testing.T) {
 		t.Errorf("another owner reads it: %v", err)
 	}
 
-	// Another password is in force, and the old one is not.
+	// After a rotation the new password must work, and the old one must not.
 	old := env["DB_PASSWORD"]
 	w.write(func(tx *db.Tx) error { _, err := w.RotateTx(t.Context(), tx, anna, x.ID); return err })
 	w.until("rotated", func() bool {
@@ -114,7 +114,7 @@ func TestDatabase(t *testing.T) {
 	}
 	ok(t, w.connect(one).PingContext(t.Context()))
 
-	// Deleted with the site: schema, user, files, socket, row.
+	// When the site is deleted, schema, user, files, socket and row must be deleted too.
 	socket := w.socket(one)
 	w.until("the site's databases are gone", func() bool { return w.ForgetSite(t.Context(), one) == nil })
 	if _, err := os.Stat(filepath.Join(w.server(anna), "data", x.Schema)); !os.IsNotExist(err) {
@@ -135,8 +135,8 @@ func TestDatabase(t *testing.T) {
 	w.exec(b, "INSERT INTO t VALUES ('still here')")
 }
 
-// A server that is killed is back soon, with everything that was committed; who connects
-// meanwhile waits, and the sites read why.
+// A server that is killed must soon be back with everything that was committed. Whoever connects meanwhile must wait,
+// and the log of the sites must say why.
 func TestServerIsKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -147,7 +147,7 @@ func TestServerIsKilled(t *testing.T) {
 	for range 2 {
 		kill(t, w.server(anna))
 		var x int
-		// A connection that was open is broken; the next one waits for the server.
+		// The connection that was open is broken, and the next one must wait for the server.
 		w.until("the server is back", func() bool { return a.QueryRowContext(t.Context(), "SELECT x FROM t").Scan(&x) == nil })
 		if x != 42 {
 			t.Errorf("read %d", x)
@@ -161,7 +161,7 @@ func TestServerIsKilled(t *testing.T) {
 	})
 	ok(t, a.PingContext(t.Context()))
 
-	// The same after a stop and another start.
+	// The same must hold after a stop and another start of the service.
 	sealer, err := seal.Load(filepath.Join(w.dir, "key"))
 	ok(t, err)
 	w.stop()
@@ -173,7 +173,7 @@ func TestServerIsKilled(t *testing.T) {
 	}
 }
 
-// kill ends the server whose work directory that is.
+// kill kills the server that has this work directory.
 func kill(t *testing.T, dir string) {
 	t.Helper()
 	pid := pidOf(dir)
@@ -187,7 +187,7 @@ func runs(dir string) bool { return pidOf(dir) != 0 }
 
 func uidOf(info os.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }
 
-// pidOf returns the process of the server whose work directory that is; 0 where none runs.
+// pidOf returns the process of the server that has this work directory, or 0 if none runs.
 func pidOf(dir string) int {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -215,7 +215,7 @@ func same(a, b string) bool {
 	return err == nil && os.SameFile(x, y)
 }
 
-// A database over its limit takes no more, and does again once there is room.
+// A database over its limit must refuse new data, and must accept it again once there is room.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *database.Config) { c.Size = 4 << 20 })
@@ -237,7 +237,7 @@ func TestFull(t *testing.T) {
 		ok(t, err)
 		return got.Full && got.Size > 4<<20
 	})
-	// Connections of before the limit are ended, one of them perhaps under a statement.
+	// Connections from before the limit are ended, possibly during a statement.
 	w.until("it can be read", func() bool {
 		var n int
 		return a.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM t").Scan(&n) == nil && n > 0
@@ -252,8 +252,8 @@ func TestFull(t *testing.T) {
 	})
 }
 
-// A site has so many connections at once; one more waits for a place. Statements that take
-// long are told.
+// A site may have a limited number of connections at once, and one more must wait until another one ends. Statements
+// that take long must be logged.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *database.Config) { c.Connections = 2 })
@@ -271,10 +271,10 @@ func TestConnections(t *testing.T) {
 		t.Error("a third connection is there")
 		c.Close()
 	}
-	other, err := w.connect(two).Conn(t.Context()) // nobody else waits
+	other, err := w.connect(two).Conn(t.Context()) // other sites must not wait
 	ok(t, err)
 	defer other.Close()
-	w.until("the slow statement is told", func() bool { // one that ends between two looks is not seen
+	w.until("the slow statement is told", func() bool { // the service may miss a statement that ends between two checks
 		if w.heard(one, "SELECT SLEEP(1.8)") {
 			return true
 		}
@@ -296,7 +296,7 @@ func TestConnections(t *testing.T) {
 	ok(t, <-done)
 }
 
-// Names, numbers and engines are checked, and an owner's limit holds.
+// Names, numbers and engines must be checked, and the limit of an owner must hold.
 func TestCreateRefuses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -18,8 +18,8 @@ import (
 	"slipway/internal/program/database"
 )
 
-// awkward is a database with all that makes dumps fail: every kind of value, and names that
-// try to break out of it.
+// awkward fills a database with everything that makes dumps fail: every kind of value, and names that try to break out
+// of their quotes.
 var awkward = []string{
 	"SET time_zone = '+05:00'",
 	"CREATE TABLE kinds (id BIGINT UNSIGNED PRIMARY KEY AUTO_INCREMENT, f FLOAT, d DOUBLE, n DECIMAL(30,10), b BIT(13), t LONGTEXT, l VARCHAR(20) CHARACTER SET latin1, raw LONGBLOB, j JSON, at TIMESTAMP(6) NULL, day DATE, e ENUM('a','b;'), s SET('x','y'), p POINT, y YEAR, u UUID, g INT GENERATED ALWAYS AS (y * 2) STORED, v INT AS (y + 1) VIRTUAL, hidden INT INVISIBLE DEFAULT 3)",
@@ -36,7 +36,7 @@ var awkward = []string{
 	"CREATE TRIGGER more BEFORE INSERT ON empty FOR EACH ROW BEGIN SET NEW.x = NEW.x + 100; SET NEW.x = NEW.x + 1; END",
 	"CREATE VIEW z_view AS SELECT id FROM parent", "CREATE VIEW a_view AS SELECT twice(id) AS `t``w` FROM z_view",
 	"CREATE TABLE checked (x INT CHECK (x > 5))", "SET check_constraint_checks = 0", "INSERT INTO checked VALUES (1)",
-	// The server writes their definers in the quotes of their mode, and a backslash escapes nothing.
+	// In these modes the server writes definers in double quotes, and a backslash escapes nothing.
 	"SET sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES'", `CREATE PROCEDURE modes () BEGIN SELECT '\'; SELECT 1 AS "a;;` + "`" + `b"; END`,
 	`CREATE TRIGGER "quo""ted" BEFORE INSERT ON checked FOR EACH ROW SET NEW."x" = 7`, "SET sql_mode = ''",
 	"CREATE TABLE gone (x INT)", "CREATE VIEW broken AS SELECT x FROM gone", "DROP TABLE gone",
@@ -49,8 +49,8 @@ func (w *world) dump(id database.ID) []byte {
 	return out.Bytes()
 }
 
-// What a dump holds is loaded again as it was, by us and by MariaDB's own client, takes the
-// place of a database at once, and leaves nothing behind.
+// A dump must load as it was, both with our code and with MariaDB's own client. A loaded dump must replace a database
+// at once and leave nothing behind.
 func TestDumpAndLoad(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -68,7 +68,7 @@ func TestDumpAndLoad(t *testing.T) {
 	if !strings.Contains(string(first), left) {
 		t.Errorf("the broken view is not named in\n%s", first)
 	}
-	// The same bytes after it was loaded: nothing is lost, and nothing depends on the server.
+	// A dump of the loaded database must have the same bytes: nothing is lost, and nothing depends on the server.
 	l, err := w.Load(t.Context(), anna, bytes.NewReader(first), database.LoadOptions{Check: true})
 	ok(t, err)
 	w.exec(a, "DELETE FROM kinds", "DROP TABLE child, parent", "CREATE TABLE later (x INT)")
@@ -87,7 +87,7 @@ func TestDumpAndLoad(t *testing.T) {
 	b := w.connect(one)
 	var n int64
 	ok(t, b.QueryRowContext(t.Context(), "SELECT NEXTVAL(counter)").Scan(&n))
-	if n <= 5 || n%10 != 5 { // it may skip, as after a restart of the server
+	if n <= 5 || n%10 != 5 { // the counter may skip numbers, as after a restart of the server
 		t.Errorf("the sequence goes on with %d", n)
 	}
 	w.exec(b, "CALL fill()")
@@ -99,7 +99,7 @@ func TestDumpAndLoad(t *testing.T) {
 		t.Errorf("the foreign key doesn't hold: %v", err)
 	}
 
-	// As another site's first database, beside which it has nothing.
+	// The dump is loaded as the first database of another site.
 	l, err = w.Load(t.Context(), anna, bytes.NewReader(first), database.LoadOptions{})
 	ok(t, err)
 	w.write(func(tx *db.Tx) error { _, err := l.PutTx(t.Context(), tx, anna, two, "main", 0); return err })
@@ -113,7 +113,7 @@ func TestDumpAndLoad(t *testing.T) {
 		t.Error("its variables have a prefix")
 	}
 
-	// MariaDB's own client loads it too.
+	// MariaDB's own client must load the dump too.
 	l, err = w.Load(t.Context(), anna, strings.NewReader("CREATE TABLE x (x INT);\n-- slipway:end\n"), database.LoadOptions{})
 	ok(t, err)
 	var z database.Database
@@ -124,7 +124,7 @@ func TestDumpAndLoad(t *testing.T) {
 	socket := w.socket(two)
 	env, _, err = w.Env(t.Context(), two)
 	ok(t, err)
-	link := filepath.Join(w.dir, "s") // a socket's address is short
+	link := filepath.Join(w.dir, "s") // a socket's path must be short
 	ok(t, os.Symlink(socket, link))
 	cmd := exec.Command("mariadb", "--no-defaults", "--socket="+link, "--user="+z.Schema, z.Schema)
 	cmd.Env, cmd.Stdin = append(os.Environ(), "MYSQL_PWD="+env["CLIENT_DB_PASSWORD"]), bytes.NewReader(first)
@@ -136,7 +136,8 @@ func TestDumpAndLoad(t *testing.T) {
 		t.Errorf("after MariaDB's client the dump is\n%s\nwas\n%s", third, first)
 	}
 
-	// What other programs export: MySQL 8's collations, and the mark of an editor before the first line.
+	// Dumps of other programs must load: with collations of MySQL 8, and with the byte order mark of an editor before
+	// the first line.
 	l, err = w.Load(
 		t.Context(),
 		anna,
@@ -157,8 +158,8 @@ func TestDumpAndLoad(t *testing.T) {
 		}
 	})
 
-	// A dump of several databases, of which one would replace tables of the other, or with events
-	// is refused in words; one of a database that it names again is taken.
+	// A dump of several databases, one of which would replace tables of the other, must be refused with a clear
+	// message, and so must one with events. A dump that names its only database again must be accepted.
 	for sql, want := range map[string]string{
 		"CREATE DATABASE /*!32312 IF NOT EXISTS*/ `one`; USE `one`; CREATE TABLE t (a INT); USE `two`; DROP TABLE IF EXISTS t; CREATE TABLE t (b INT);":                             `several databases, "one" and "two"`,
 		"CREATE TABLE t (a INT);\n/*!50106 DROP EVENT IF EXISTS `e` */;":                                                                                                            "without events",
@@ -174,7 +175,7 @@ func TestDumpAndLoad(t *testing.T) {
 		}
 	}
 
-	// What is no longer the dump changes nothing and leaves nothing.
+	// A dump that has been changed or cut must change nothing and leave nothing behind.
 	for what, tt := range map[string]struct {
 		sql   string
 		check bool
@@ -196,7 +197,7 @@ func TestDumpAndLoad(t *testing.T) {
 			t.Errorf("%s: %v, %v", what, l, err)
 		}
 	}
-	ok(t, w.db.Admin(t.Context(), "UPDATE database_scratch SET until = 0")) // a minute has passed
+	ok(t, w.db.Admin(t.Context(), "UPDATE database_scratch SET until = 0")) // as if a minute had passed
 	w.until("what was replaced is dropped", func() bool {
 		entries, err := os.ReadDir(filepath.Join(w.server(anna), "data"))
 		ok(t, err)
@@ -211,8 +212,8 @@ func TestDumpAndLoad(t *testing.T) {
 	})
 }
 
-// What a process was loading when it ended is dropped by the next one, also where no site has
-// a database.
+// If a process ended while it loaded a dump, the next process must drop what was loaded, even if no site has a
+// database.
 func TestScratchOfAnEarlierProcess(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -237,7 +238,7 @@ func TestScratchOfAnEarlierProcess(t *testing.T) {
 	})
 }
 
-// A dump is of one moment, whatever is written meanwhile and whoever changes tables.
+// A dump must show the data of one moment, even if rows are written and tables are changed meanwhile.
 func TestDumpIsOfOneMoment(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -278,7 +279,7 @@ func TestDumpIsOfOneMoment(t *testing.T) {
 	}
 }
 
-// triggered calls fire once so many bytes have passed.
+// triggered calls fire once the given number of bytes has passed.
 type triggered struct {
 	io.Reader
 	io.Writer
@@ -304,8 +305,8 @@ func (x *triggered) Write(b []byte) (int, error) {
 	return x.Writer.Write(b)
 }
 
-// A server that is killed in the middle ends a dump and a load in words; nothing stays of
-// them, and afterwards both succeed.
+// If the server is killed during a dump or a load, it must fail with a clear message and leave nothing behind, and
+// afterwards both must succeed.
 func TestKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -339,8 +340,8 @@ func TestKilledInTheMiddle(t *testing.T) {
 	})
 }
 
-// Many databases of a site are dumped at once, each in a transaction of its own that has
-// begun before any of them is read.
+// Many databases of a site must be dumped at once, each in a transaction of its own that begins before any of them is
+// read.
 func TestDumpsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

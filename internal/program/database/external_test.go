@@ -17,7 +17,7 @@ import (
 	"slipway/internal/program/database"
 )
 
-// external is a MariaDB as an operator runs it, with an administrator for us.
+// external is a MariaDB that an operator runs, with an administrator account for us.
 type external struct {
 	t    *testing.T
 	dir  string
@@ -35,7 +35,8 @@ func newExternal(t *testing.T, more ...string) *external {
 	x := &external{t: t, dir: dir, port: strconv.Itoa(l.Addr().(*net.TCPAddr).Port), more: more}
 	ok(t, l.Close())
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	// A directory of its own for temporary tables: each server that starts removes all that it finds in /tmp, another's too.
+	// The server has its own directory for temporary tables, because each server that starts removes all it finds in
+	// /tmp, even the tables of another server.
 	out, err := exec.Command(
 		"mariadb-install-db",
 		"--no-defaults",
@@ -93,8 +94,8 @@ func (x *external) start() {
 
 func (x *external) address() string { return "mysql://admin:secret@127.0.0.1:" + x.port }
 
-// Sites' databases live on an operator's own server as on ours: apart from each other, dumped
-// and loaded, and back with it after it was away.
+// Databases on an operator's own server must work as on ours: they are isolated from each other, can be dumped and
+// loaded, and are back when the server is back.
 func TestExternal(t *testing.T) {
 	t.Parallel()
 	server := newExternal(t)
@@ -138,7 +139,7 @@ func TestExternal(t *testing.T) {
 		t.Errorf("after a restart: %d", n)
 	}
 	w.until("the site's databases are gone", func() bool { return w.ForgetSite(t.Context(), one) == nil })
-	ok(t, w.db.Admin(t.Context(), "UPDATE database_scratch SET until = 0")) // a minute has passed
+	ok(t, w.db.Admin(t.Context(), "UPDATE database_scratch SET until = 0")) // as if a minute had passed
 	w.until("what was replaced is gone too", func() bool {
 		entries, err := os.ReadDir(filepath.Join(server.dir, "data"))
 		ok(t, err)

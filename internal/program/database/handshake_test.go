@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// WriteCertificate writes a certificate of 127.0.0.1, which vouches for itself, and its key.
+// WriteCertificate writes a self-signed certificate for 127.0.0.1 and its key.
 func WriteCertificate(t *testing.T, dir string) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -51,8 +51,8 @@ func WriteCertificate(t *testing.T, dir string) (cert, key string) {
 	return cert, key
 }
 
-// A server that isn't who it says, that has no TLS or speaks another protocol gets nothing that a program sends, and
-// the program's connection ends.
+// If a server cannot prove its identity, has no TLS or speaks another protocol, it must receive nothing that a program
+// sends, and the program's connection must end.
 func TestSecureRefuses(t *testing.T) {
 	t.Parallel()
 	greeting := func(able byte) []byte {
@@ -63,8 +63,8 @@ func TestSecureRefuses(t *testing.T) {
 	}
 	hello := append([]byte{36, 0, 0, 1, 0, 2, 0, 0}, make([]byte, 32)...)
 	for name, test := range map[string]struct {
-		says  []byte // the server
-		sends []byte // the program
+		says  []byte // what the server sends
+		sends []byte // what the program sends
 		want  string
 	}{
 		"without TLS":                        {greeting(0xf7), hello, "has no TLS"},
@@ -87,7 +87,7 @@ func TestSecureRefuses(t *testing.T) {
 			}
 			program, client := net.Pipe()
 			far, server := net.Pipe()
-			go func() { // the program reads what it is told, and sends its packet
+			go func() { // the program reads the server's packet and sends its own
 				go io.Copy(io.Discard, program)
 				program.Write(test.sends)
 			}()

@@ -12,8 +12,9 @@ import (
 	"slipway/internal/program/database"
 )
 
-// The id of a node's databases that a power cut emptied is made anew while nothing is there, and else taken from the rows: under
-// another one, sites would lose their databases. Where several nodes' rows are listed, the error says which ids there are.
+// If a power cut emptied the file with the id of a node's databases, a new id must be made if there are no databases,
+// and otherwise the id must be taken from their rows: under another one, sites would lose their databases. If the rows
+// list several ids, the error must name them.
 func TestEmptyServerID(t *testing.T) {
 	t.Parallel()
 	d, dir := dbtest.New(t), t.TempDir()

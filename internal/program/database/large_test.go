@@ -8,7 +8,7 @@ import (
 	"slipway/internal/program/database"
 )
 
-// What can be stored can be loaded again: rows as long as a statement may be.
+// Whatever can be stored must be loadable again, including rows as long as a statement may be.
 func TestLargeRowsComeBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

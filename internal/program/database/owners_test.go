@@ -18,8 +18,8 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// Nothing that an owner's sites do to their server is another owner's: prepared transactions,
-// named locks, its end.
+// Nothing that the sites of an owner do to their server may affect another owner: prepared transactions, named locks,
+// or the end of the server.
 func TestOwnersApart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -55,7 +55,7 @@ func TestOwnersApart(t *testing.T) {
 		t.Error("another owner's lock is in the way")
 	}
 
-	// The end of one's server is not the other's.
+	// When one owner's server ends, the other's must go on.
 	held, err := b.Conn(t.Context())
 	ok(t, err)
 	kill(t, w.server(anna))
@@ -64,13 +64,13 @@ func TestOwnersApart(t *testing.T) {
 	}
 
 	w.until("it is back", func() bool { return a.PingContext(t.Context()) == nil })
-	// What was prepared, and has no connection any more, holds up no deletion.
+	// A prepared transaction without a connection must not hold up a deletion.
 	w.until("the site's databases are gone", func() bool { return w.ForgetSite(t.Context(), one) == nil })
 
 	users := map[uint32]account.OwnerID{}
 	for _, o := range []account.OwnerID{anna, ben} {
 		info, err := os.Stat(w.server(o))
-		if errors.Is(err, fs.ErrNotExist) { // it had no database left
+		if errors.Is(err, fs.ErrNotExist) { // the owner had no database left
 			continue
 		}
 		ok(t, err)
@@ -82,17 +82,17 @@ func TestOwnersApart(t *testing.T) {
 	}
 }
 
-// A server sleeps while nobody uses it, is woken by the next connection, and is gone with its
-// last database.
+// A server must sleep while nobody uses it, must be woken by the next connection, and must be removed with its last
+// database.
 func TestServerSleeps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *database.Config) { c.Sleep = 50 * time.Millisecond })
 	one := w.site(anna, "one")
 	x := w.database(anna, one)
 	client := database.Client{Owner: anna, Site: one}
-	_, done, err := w.Socket(t.Context(), client) // a program runs
+	_, done, err := w.Socket(t.Context(), client) // as while a program runs
 	ok(t, err)
-	a := w.connect(one) // it keeps a program of its own too
+	a := w.connect(one) // connect keeps a socket open too
 	w.exec(a, "CREATE TABLE t (x INT)", "INSERT INTO t VALUES (42)")
 	ok(t, a.Close())
 	done()
@@ -112,11 +112,11 @@ func TestServerSleeps(t *testing.T) {
 		_, err := os.Stat(w.server(anna))
 		return errors.Is(err, fs.ErrNotExist) && !runs(w.server(anna))
 	})
-	w.database(anna, one) // and another one begins anew
+	w.database(anna, one) // another database must get a new server
 	ok(t, w.connect(one).PingContext(t.Context()))
 }
 
-// Where as many servers are awake as may be, one that nobody uses makes room.
+// When the limit of awake servers is reached, one that nobody uses must make room.
 func TestServersAwake(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *database.Config) { c.Awake, c.Sleep = 1, time.Hour })
@@ -130,7 +130,7 @@ func TestServersAwake(t *testing.T) {
 	if runs(w.server(ben)) {
 		t.Error("two servers run")
 	}
-	// One that is used stays.
+	// A server in use must stay awake.
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if err := w.connect(two).PingContext(ctx); err == nil || !runs(w.server(anna)) {
@@ -140,7 +140,7 @@ func TestServersAwake(t *testing.T) {
 	ok(t, w.connect(two).PingContext(t.Context()))
 }
 
-// A full database that somebody is reading doesn't keep its owner's others from being watched.
+// If somebody is reading a full database, the other databases of its owner must still be checked.
 func TestFullAndHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *database.Config) { c.Size = 4 << 20 })
@@ -156,9 +156,9 @@ func TestFullAndHeld(t *testing.T) {
 	}
 	a := w.connect(one)
 	fill(a)
-	w.exec(a, "DELETE FROM t") // its file is as large as it was, and would be rebuilt
+	w.exec(a, "DELETE FROM t") // the file keeps its size, so it would be rebuilt
 	var held *sql.Tx
-	w.until("a transaction reads it", func() (ok bool) { // the connections of before are ended
+	w.until("a transaction reads it", func() (ok bool) { // earlier connections are ended
 		var err error
 		if held, err = a.Begin(); err != nil {
 			return false
@@ -170,7 +170,7 @@ func TestFullAndHeld(t *testing.T) {
 	fill(w.connect(two))
 }
 
-// Temporary files that take too much end the connections that make them.
+// If temporary files take too much space, the connections that make them must be ended.
 func TestTemporaryFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *database.Config) { c.Work = 1 << 20 })
@@ -197,8 +197,8 @@ func broken(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "invalid connection") || strings.Contains(err.Error(), "bad connection"))
 }
 
-// What one server held for all owners, in earlier versions, is on servers of their own after
-// the next start, under the same names and passwords.
+// Earlier versions had one server for all owners. After the next start its databases must be on servers of their
+// owners, with the same names and passwords.
 func TestLeaveSharedServer(t *testing.T) {
 	t.Parallel()
 	quick := func(c *database.Config) { c.Sleep = 50 * time.Millisecond }
@@ -215,7 +215,7 @@ func TestLeaveSharedServer(t *testing.T) {
 	w.endSockets()
 	w.stop()
 
-	// Now both are on one, where it was.
+	// Now both databases are on one server, at its old place.
 	ok(t, os.Rename(w.server(anna), filepath.Join(w.dir, "mariadb", "server")))
 	id, err := os.ReadFile(filepath.Join(w.dir, "mariadb", "id"))
 	ok(t, err)
@@ -243,7 +243,7 @@ func TestLeaveSharedServer(t *testing.T) {
 	if before["DATABASE_URL"] != after["DATABASE_URL"] {
 		t.Error("programs must be started again")
 	}
-	ok(t, w.db.Admin(t.Context(), "UPDATE database_scratch SET until = 0")) // a minute has passed
+	ok(t, w.db.Admin(t.Context(), "UPDATE database_scratch SET until = 0")) // as if a minute had passed
 	w.until("the old server is gone", func() bool {
 		_, err := os.Stat(filepath.Join(w.dir, "mariadb", "server"))
 		return errors.Is(err, fs.ErrNotExist)

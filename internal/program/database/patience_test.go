@@ -8,12 +8,12 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// Who makes a database waits minutes for a server that starts slowly, and not for one that has said
-// why it can't.
+// The creation of a database must wait minutes for a server that starts slowly, but not for one that has given a reason
+// why it cannot start.
 func TestPatienceWithServers(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		after time.Duration // when it is up; 0: never
+		after time.Duration // when the server is up; 0: never
 		why   string
 		want  time.Duration
 		fails bool

@@ -31,7 +31,7 @@ func (w *world) preview(id site.ID, key string) (end func()) {
 	}
 }
 
-// connectPreview is connect as a program of a preview.
+// connectPreview connects as connect does, but as a program of a preview.
 func (w *world) connectPreview(id site.ID, key string, copied bool) (*sql.DB, map[string]string) {
 	w.t.Helper()
 	env, secrets, err := w.PreviewEnv(w.t.Context(), id, key, copied)
@@ -44,8 +44,8 @@ func (w *world) connectPreview(id site.ID, key string, copied bool) (*sql.DB, ma
 	}), env
 }
 
-// A preview has databases of its own: empty ones or copies, which neither see nor change
-// production's, and which end with it.
+// A preview must have its own databases, empty or copied. They must neither see nor change those of production, and
+// must be deleted with the preview.
 func TestPreviewDatabases(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -118,7 +118,7 @@ func TestPreviewDatabases(t *testing.T) {
 	}
 }
 
-// Until a preview's database is there its program doesn't start, and hears why.
+// The program of a preview must not start until its database is ready, and the error must say why.
 func TestPreviewDatabaseFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -138,7 +138,7 @@ func TestPreviewDatabaseFails(t *testing.T) {
 	}
 	w.connectPreview(shop, "feature", false)
 	set("creating", db.Now())
-	for within := 50 * time.Millisecond; ; within *= 2 { // on a busy machine the first look may take longer
+	for within := 50 * time.Millisecond; ; within *= 2 { // on a busy machine the first check may take longer
 		short, cancel := context.WithTimeout(t.Context(), within)
 		_, _, err := w.PreviewEnv(short, shop, "feature", false)
 		cancel()

@@ -12,8 +12,8 @@ import (
 	"slipway/internal/program/database"
 )
 
-// A server that takes nobody without TLS is reached by it alone, by Slipway and by programs that know nothing of it; one that shows
-// another's certificate isn't.
+// Slipway, and programs that know nothing of TLS, must reach a server that accepts only TLS. A server that shows
+// another certificate must not be used.
 func TestExternalTLS(t *testing.T) {
 	t.Parallel()
 	cert, key := database.WriteCertificate(t, t.TempDir())
@@ -41,7 +41,8 @@ func TestExternalTLS(t *testing.T) {
 	ok(t, err)
 	loaded.Drop(t.Context())
 
-	// MariaDB's own client, with compression too, which begins after the handshake; and one with another password
+	// MariaDB's own client connects, also with compression, which begins after the handshake, and once with a wrong
+	// password.
 	env, _, err := w.Env(t.Context(), site)
 	ok(t, err)
 	client := func(password string) (string, error) {
@@ -58,7 +59,7 @@ func TestExternalTLS(t *testing.T) {
 	}
 }
 
-// The address of a server says all that is wrong with it.
+// The error about a server's address must name what is wrong with it.
 func TestParseServer(t *testing.T) {
 	t.Parallel()
 	cert, _ := database.WriteCertificate(t, t.TempDir())

@@ -14,8 +14,8 @@ import (
 	"slipway/internal/tenant/account"
 )
 
-// A site that was given to another owner keeps its database: closing the socket of the owner before, which ends when the last
-// connection does, leaves the new owner's socket alone. So does closing all of a site's sockets.
+// A site that was transferred to another owner must keep its database. The socket of the previous owner closes when its
+// last connection ends; that must not affect the new owner's socket, and neither must closing all sockets of a site.
 func TestSocketAfterTransfer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -53,8 +53,9 @@ func TestSocketAfterTransfer(t *testing.T) {
 	check(open(anna), third)
 }
 
-// What the owner before knows of a transferred site's databases ends: the passwords, of previews too, and the connections that were
-// made with them. The site reaches its data with the new ones, on the same server.
+// After a transfer, what the previous owner knows of the site's databases must no longer work: the passwords, those of
+// previews too, and the connections made with them. The site must reach its data with the new passwords, on the same
+// server.
 func TestTransferRotatesPasswords(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -68,7 +69,7 @@ func TestTransferRotatesPasswords(t *testing.T) {
 	old := func(c *mysql.Config) {
 		c.User, c.Passwd, c.DBName = env["DB_USERNAME"], env["DB_PASSWORD"], env["DB_DATABASE"]
 	}
-	spy := w.connect(other, old) // the sender's other site, with what the sender read
+	spy := w.connect(other, old) // the previous owner's other site, with the variables that its owner has read
 	held, err := spy.Conn(t.Context())
 	ok(t, err)
 	var n int

@@ -30,19 +30,19 @@ import (
 
 const anna, ben = account.OwnerID("usr_anna"), account.OwnerID("usr_ben")
 
-// world is the service over a real MariaDB of its own.
+// world runs the service with a real MariaDB of its own.
 type world struct {
 	*database.Databases
 	t     testing.TB
 	db    *db.DB
 	sites *site.Sites
 	dir   string
-	stop  func() // the service, as a signal would
+	stop  func() // stops the service as a signal would
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the following fields
 	said  []string
-	held  []func()  // end what runs of sites
-	pools []*sql.DB // its connections
+	held  []func()  // each closes a socket of a site
+	pools []*sql.DB // the connections of sites
 }
 
 func ok(t testing.TB, err error) {
@@ -128,7 +128,7 @@ func (w *world) until(what string, cond func() bool) {
 	wait.Until(w.t, what, cond)
 }
 
-// database makes one and waits until it is there.
+// database creates a database and waits until it is active.
 func (w *world) database(owner account.OwnerID, id site.ID) (x database.Database) {
 	w.t.Helper()
 	w.write(func(tx *db.Tx) (err error) {
@@ -144,7 +144,7 @@ func (w *world) database(owner account.OwnerID, id site.ID) (x database.Database
 	return x
 }
 
-// socket returns the way to a site's databases, which it has until the end of the test.
+// socket returns the path of a site's socket to its databases, which stays open until the end of the test.
 func (w *world) socket(id site.ID) string {
 	w.t.Helper()
 	x, err := w.sites.ByID(w.t.Context(), w.db, id)
@@ -157,7 +157,7 @@ func (w *world) socket(id site.ID) string {
 	return path
 }
 
-// endSockets ends the programs that have ways to databases.
+// endSockets closes the sockets and connections of all sites.
 func (w *world) endSockets() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -176,7 +176,7 @@ func (w *world) server(owner account.OwnerID) string {
 	return filepath.Join(w.dir, "mariadb", "owners", string(owner))
 }
 
-// connect is a site's program that connects by its variables, over its own socket.
+// connect connects as a program of the site does: with its variables and over its own socket.
 func (w *world) connect(id site.ID, change ...func(*mysql.Config)) *sql.DB {
 	w.t.Helper()
 	socket := w.socket(id)
@@ -200,7 +200,7 @@ func (w *world) connect(id site.ID, change ...func(*mysql.Config)) *sql.DB {
 	return pool
 }
 
-// connectAs is connect to the database whose variables have a prefix.
+// connectAs connects to the database whose variables have this prefix, and calls use.
 func (w *world) connectAs(id site.ID, prefix string, use func(*sql.DB)) {
 	w.t.Helper()
 	env, _, err := w.Env(w.t.Context(), id)
@@ -230,7 +230,7 @@ func (w *world) heard(id site.ID, text string) bool {
 	return false
 }
 
-// code is the server's number of an error; 0 where it is not one of the server's.
+// code returns the server's number of an error, or 0 if the error is not the server's.
 func code(err error) uint16 {
 	var e *mysql.MySQLError
 	if errors.As(err, &e) {
@@ -239,7 +239,7 @@ func code(err error) uint16 {
 	return 0
 }
 
-// logs keep what a world's databases say to sites.
+// logs keeps the messages that a world's databases write to the logs of sites.
 type logs struct{ w *world }
 
 func (l logs) Note(site id.Site, text string) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A value is written byte by byte as escapes has it, wherever in it they stand.
+// A value must be written byte by byte as escapes has it, wherever those bytes are in the value.
 func TestValuesAreEscaped(t *testing.T) {
 	t.Parallel()
 	byByte := func(v []byte) []byte {
@@ -29,7 +29,7 @@ func TestValuesAreEscaped(t *testing.T) {
 		}
 	}
 	check([]byte{})
-	for c := range 256 { // each byte at each place of a word, between all kinds of others
+	for c := range 256 { // each byte at each place of a word, between other bytes of all kinds
 		for at := range 19 {
 			for _, around := range []byte{' ', 'a', 0x80, 0xff, '\t', '&', ']', 0} {
 				v := bytes.Repeat([]byte{around}, 19)

@@ -9,7 +9,7 @@ import (
 	"testing/iotest"
 )
 
-// SQL is cut where MariaDB's client cuts it.
+// SQL must be split where MariaDB's client splits it.
 func TestStatements(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -65,7 +65,7 @@ func TestStatements(t *testing.T) {
 	}
 }
 
-// What a stranger's dump says of its own server is left out; what it says of itself stays.
+// Statements in a foreign dump that concern the server it came from must be left out; its other statements must stay.
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// serve serves connections of the standard library's FastCGI server and returns a dialer.
+// serve runs the standard library's FastCGI server with this handler and returns a function that dials it.
 func serve(t *testing.T, h http.HandlerFunc) func() net.Conn {
 	t.Helper()
 	l, err := net.Listen("unix", t.TempDir()+"/s")
@@ -63,8 +63,7 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// An answer streams: its first part is there while the responder still waits for the rest
-// of the request.
+// An answer must stream: its first part must arrive while the responder still waits for the rest of the request.
 func TestStreamsBothWays(t *testing.T) {
 	t.Parallel()
 	dial := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -74,7 +73,7 @@ func TestStreamsBothWays(t *testing.T) {
 		io.WriteString(w, " last")
 	})
 	body, send := io.Pipe()
-	go send.Write([]byte("bo")) // the library's server begins with the first bytes of a body
+	go send.Write([]byte("bo")) // the library's server calls its handler at the first bytes of a body
 	resp, err := Do(t.Context(), dial(), Request{Params: append(params, Param{"CONTENT_LENGTH", "4"}), Body: body})
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +91,7 @@ func TestStreamsBothWays(t *testing.T) {
 	}
 }
 
-// raw answers with bytes, whatever is asked.
+// raw returns a connection to a responder that sends these bytes, whatever it receives.
 func raw(t testing.TB, answer []byte) net.Conn {
 	ours, theirs := net.Pipe()
 	go io.Copy(io.Discard, theirs)
@@ -117,8 +116,8 @@ func TestAnswers(t *testing.T) {
 		head   bool
 		status int
 		body   string
-		err    error // of Do
-		broken bool  // the body ends in an error
+		err    error // the error that Do returns
+		broken bool  // the body ends with an error
 	}{
 		"plain":            {answer: join(out("A: b\r\n\r\nhello"), end(0)), status: 200, body: "hello"},
 		"line feeds alone": {answer: join(out("A: b\n\nhello"), end(0)), status: 200, body: "hello"},
@@ -183,7 +182,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A body that breaks off breaks the request off: the responder does not take it for whole.
+// If a request's body breaks off, the request must be aborted, so that the responder does not take the body as
+// complete.
 func TestHalfARequest(t *testing.T) {
 	t.Parallel()
 	got := make(chan error, 1)
@@ -212,7 +212,7 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errors.New("the visitor has left") }
 
-// The end of the context ends a request that nobody answers.
+// When the context ends, an unanswered request must end too.
 func TestCanceled(t *testing.T) {
 	t.Parallel()
 	ours, theirs := net.Pipe()
@@ -233,8 +233,8 @@ func TestTooLargeEnvironment(t *testing.T) {
 	}
 }
 
-// Whatever a responder sends, Do and the body end, an answer has a status from 200 to 599
-// and a head within the limits, and the body holds no more than was sent.
+// Whatever a responder sends, Do and the body must end. An answer must have a status from 200 to 599 and a head within
+// the limits, and its body must hold no more than was sent.
 func FuzzAnswer(f *testing.F) {
 	f.Add(join(out("Status: 404\r\nContent-Length: 3\r\n\r\nabc"), end(0)))
 	f.Add(join(out("A: b\n\n"), record(nil, typeStderr, []byte("x")), end(0)))

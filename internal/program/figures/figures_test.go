@@ -9,8 +9,8 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// What was answered, used and woken is read back by the minute and by the hour, from
-// several nodes together, and what could not be written is not lost.
+// The figures of answers, usage and wakes must be readable per minute and per hour, summed over the nodes. Figures that
+// could not be written must not be lost.
 func TestFigures(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
@@ -35,7 +35,7 @@ func TestFigures(t *testing.T) {
 			t.Error("written after its end")
 		}
 		ok(a.Write(t.Context(), now))
-		ok(a.Write(t.Context(), now)) // nothing new
+		ok(a.Write(t.Context(), now)) // writes nothing new
 	}
 	for _, back := range []time.Duration{time.Hour, 23 * time.Hour, 30 * 24 * time.Hour} {
 		list, total, step, err := nodes[0].Read(t.Context(), "site", now.Add(-back), 0, 0)

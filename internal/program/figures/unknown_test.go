@@ -8,7 +8,7 @@ import (
 	"slipway/internal/platform/dbtest"
 )
 
-// Figures whose commit was unknown are written once, together with what was counted since.
+// If it is unknown whether a commit succeeded, its figures must be written once, together with those counted since.
 func TestUnknownCommit(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []db.Fault{db.Silent, db.Gone} {

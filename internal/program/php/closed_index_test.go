@@ -11,7 +11,7 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// A closed index.php doesn't answer for its folder either: the front controller does.
+// A closed index.php must not answer for its folder either; the front controller must answer instead.
 func TestClosedIndex(t *testing.T) {
 	t.Parallel()
 	s := site(t, "public", "public/index.php", "public/admin/index.php", "public/open/index.php")
@@ -25,10 +25,10 @@ func TestClosedIndex(t *testing.T) {
 	}
 }
 
-// orders are known folders.
+// orders has the rules of known folders.
 type orders struct{}
 
-// Rules is for Folders.
+// Rules implements Folders.
 func (orders) Rules(folder string) *htaccess.Rules {
 	if folder == "uploads/orders" {
 		return htaccess.Closed()
@@ -36,7 +36,8 @@ func (orders) Rules(folder string) *htaccess.Rules {
 	return nil
 }
 
-// What a .htaccess closes isn't served soon after it was written, nor a known folder without one; what it opens again is.
+// Soon after a .htaccess file that closes a folder was written, the folder's files must not be served, and neither must
+// those of a known folder that has no such file. A folder that is opened again must be served.
 func TestObeysFilesOfApache(t *testing.T) {
 	t.Parallel()
 	s := site(t, "public")

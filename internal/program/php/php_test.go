@@ -19,7 +19,7 @@ import (
 	"slipway/internal/platform/fair"
 )
 
-// site is a Site of files in a directory; what lies below uploads is storage.
+// site returns a Site with these files in a directory. Files below uploads are storage.
 func site(t *testing.T, root string, files ...string) *Site {
 	t.Helper()
 	dir := t.TempDir()
@@ -63,7 +63,7 @@ func TestScript(t *testing.T) {
 		"folder":                       {path: "/admin/", script: "admin/index.php"},
 		"folder without slash":         {path: "/admin", script: "admin/index.php", moved: true},
 		"folder of a page":             {path: "/docs", moved: true},
-		"folder of a page with slash":  {path: "/docs/", script: "index.php"}, // Serve comes first
+		"folder of a page with slash":  {path: "/docs/", script: "index.php"}, // Serve would redirect before this
 		"hidden folder of a page":      {path: "/.old", script: "index.php"},
 		"two slashes":                  {path: "//run.php", script: "run.php"},
 		"a space":                      {path: "/sp ace.php", script: "sp ace.php"},
@@ -101,7 +101,7 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// What is closed is no file, no script, and nothing that the front controller answers for.
+// A closed path must not be served as a file or run as a script, and the front controller must not answer for it.
 func TestClosed(t *testing.T) {
 	t.Parallel()
 	s := site(t, "public", "public/index.php", "public/data/a.txt", "public/data/index.php", "public/data/index.html", "public/database.txt",
@@ -123,8 +123,8 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// A body is whole before PHP sees it, whether its length is announced or not. What is short needs no room on disk, and a visitor
-// and an owner have a share of the disk alone.
+// A body must be complete before PHP gets it, whether its length is announced or not. A short body must need no room on
+// disk, and each visitor and each owner must have only a share of the disk.
 func TestBodies(t *testing.T) {
 	s := &Site{Spool: t.TempDir()}
 	body := func(who fair.Who, length int64, text io.Reader) (string, int64, func(), error) {
@@ -150,7 +150,7 @@ func TestBodies(t *testing.T) {
 			done()
 		}
 	}
-	for _, sent := range []string{"", "half", strings.Repeat("long", shortLength)} { // what breaks off is no whole body
+	for _, sent := range []string{"", "half", strings.Repeat("long", shortLength)} { // a body that breaks off must not count as complete
 		for _, end := range []error{io.ErrUnexpectedEOF, io.EOF} {
 			for _, length := range []int64{-1, 1 << 20} {
 				_, _, done, err := body(a, length, io.MultiReader(strings.NewReader(sent), iotest.ErrReader(end)))
@@ -185,8 +185,8 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// An answer is taken from PHP whatever its visitor reads, as far as there is room for it; it arrives as it was written, and
-// what it had on disk is given back.
+// An answer must be taken from PHP at once, however slowly its visitor reads, as far as there is room. It must arrive
+// as it was written, and its space on disk must be given back.
 func TestAnswersAreKept(t *testing.T) {
 	who := fair.Who{Owner: "kept", Site: "s", Visitor: "v"}
 	text := make([]byte, 9<<20)
@@ -223,7 +223,7 @@ func TestAnswersAreKept(t *testing.T) {
 			}
 		})
 	}
-	// A visitor who leaves ends it, wherever it is.
+	// When a visitor leaves, the copying must end, whatever it is doing.
 	from, to := io.Pipe()
 	go func() { _, _ = to.Write(text) }()
 	done := make(chan struct{})
@@ -239,14 +239,14 @@ func TestAnswersAreKept(t *testing.T) {
 	if _, err := k.Read(make([]byte, 1)); err == nil {
 		t.Error("an answer that was closed is read")
 	}
-	// Half an answer is none.
+	// An incomplete answer must end with an error.
 	k = keep(io.NopCloser(io.MultiReader(strings.NewReader("half"), iotest.ErrReader(io.ErrUnexpectedEOF))), spool{who: who}, func() {})
 	if got, err := io.ReadAll(k); string(got) != "half" || err != io.ErrUnexpectedEOF {
 		t.Errorf("%q, %v", got, err)
 	}
 }
 
-// A body that drips is refused once it has had time to come, and one that comes is not.
+// A body that trickles in must be refused after a while; one that comes at a normal pace must not.
 func TestSlowBodies(t *testing.T) {
 	t.Parallel()
 	for each, fast := range map[int]bool{1: false, 512 << 10: true} {
@@ -264,7 +264,7 @@ func TestSlowBodies(t *testing.T) {
 	}
 }
 
-// dripping is a body of which some bytes come every 15 seconds.
+// dripping is a body of which a few bytes come every 15 seconds.
 type dripping struct{ each, left int }
 
 func (d *dripping) Read(b []byte) (int, error) {
@@ -328,8 +328,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A style sheet goes out compressed to those who accept it, a script in storage too; what is
-// not shown is not shown compressed either.
+// A style sheet, and a JSON file in storage, must be sent compressed to clients that accept it. A file that is not
+// served must not be served compressed either.
 func TestServeCompressed(t *testing.T) {
 	t.Parallel()
 	s := site(t, "", "style.css", "uploads/map.json", "photo.jpg", "config.inc")
@@ -355,8 +355,9 @@ func TestServeCompressed(t *testing.T) {
 	}
 }
 
-// The entity tag of a release's file is its content's, whenever and wherever the file was written, compressed or not: nodes and
-// restarts agree on it. Another content of the same length and time has another.
+// The entity tag of a release's file must depend on its content only, not on when or where the file was written or
+// whether it is compressed, so that nodes and restarts agree on it. Another content of the same length and time must
+// have another tag.
 func TestTagsAreOfContent(t *testing.T) {
 	t.Parallel()
 	tags := func(text string, at time.Time) (list [2]string) {
@@ -371,7 +372,7 @@ func TestTagsAreOfContent(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, accepts := range []string{"", "br"} {
-			for range 2 { // the second time it is known
+			for range 2 { // the second time the tag is cached
 				r := httptest.NewRequest(http.MethodGet, "/style.css", nil)
 				r.Header.Set("Accept-Encoding", accepts)
 				if w := httptest.NewRecorder(); !s.Serve(w, r) || w.Code != 200 || w.Header().Get("Content-Encoding") != accepts {

@@ -26,8 +26,8 @@ func ruled(t *testing.T, s *Site, folders map[string]string) {
 	}
 }
 
-// Rules decide before files do: a redirect, a refusal, another file, the index of a folder. What is closed stays closed at every address
-// that leads to it.
+// Rules must be applied before files are looked up: a redirect, a refusal, another file, or the index of a folder. A
+// closed file must stay closed at every address that leads to it.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	s := site(t, "public", "public/index.php", "public/css/a.css", "public/start.html", "public/docs/start.html", "public/docs/index.php",
@@ -53,7 +53,7 @@ RewriteRule ^page$ index.php [L]`,
 	for path, want := range map[string]struct {
 		status      int
 		text, to    string
-		byTransport bool // and not by Serve
+		byTransport bool // RoundTrip answers and not Serve
 	}{
 		"/":               {status: 200, text: "public/start.html"},
 		"/docs/":          {status: 200, text: "public/docs/start.html"},
@@ -96,7 +96,7 @@ RewriteRule ^page$ index.php [L]`,
 	}
 }
 
-// A path that can't be a file is one for the rules, too, and lies in the folder that is closed.
+// Rules and closed folders must also apply to a path that cannot be a file.
 func TestRulesForOddPaths(t *testing.T) {
 	t.Parallel()
 	s := site(t, "", "index.php")
@@ -125,7 +125,7 @@ func TestRulesForOddPaths(t *testing.T) {
 	}
 }
 
-// Rules that can't be compiled answer nothing.
+// If rules cannot be compiled, nothing may be served.
 func TestBrokenRules(t *testing.T) {
 	t.Parallel()
 	s := site(t, "", "index.php", "a.txt")

@@ -12,7 +12,7 @@ import (
 	"slipway/internal/edge/compress"
 )
 
-// BenchmarkStylesheet asks for a style sheet of 100 KiB over TLS, as it is and compressed.
+// BenchmarkStylesheet requests a style sheet of 100 KiB over TLS, uncompressed and compressed.
 func BenchmarkStylesheet(b *testing.B) {
 	var text strings.Builder
 	for i := 0; text.Len() < 100<<10; i++ {

@@ -16,13 +16,13 @@ import (
 	"slipway/internal/platform/node"
 )
 
-// joined is a node that is in the list, and its places.
+// joined returns the Places of a node that has joined the list of nodes.
 func joined(t *testing.T, url string) (*Places, *node.Self) {
 	t.Helper()
 	return joinedWith(t, url, false)
 }
 
-// joinedWith is joined for nodes that may share their storage.
+// joinedWith does the same as joined, for nodes that may share their storage.
 func joinedWith(t *testing.T, url string, shared bool) (*Places, *node.Self) {
 	t.Helper()
 	d := dbtest.Open(t, url)
@@ -47,7 +47,7 @@ func exec(t *testing.T, p *Places, q string, args ...any) {
 	}
 }
 
-// The first node that takes a site has it, however many ask at once; the others are told whose it is.
+// The first node that takes a site must get it, however many ask at once. The other nodes must be told whose it is.
 func TestOneNodeTakesASite(t *testing.T) {
 	t.Parallel()
 	url := dbtest.URL(t)
@@ -77,7 +77,8 @@ func TestOneNodeTakesASite(t *testing.T) {
 	}
 }
 
-// A site moves when its node has died or drains, unless it has something there; then jobs say that the node is down.
+// A site must move when its node has died or drains, unless it has files there; then jobs must report that the node is
+// down.
 func TestSitesMove(t *testing.T) {
 	t.Parallel()
 	url := dbtest.URL(t)
@@ -125,7 +126,8 @@ func TestSitesMove(t *testing.T) {
 	must(b.Here(t.Context(), "unknown"))
 }
 
-// Nodes of earlier versions wrote nothing: what is on their disks says where sites belong, and the first one to say so is right.
+// Nodes of earlier versions recorded no places, so the files on their disks decide where sites belong. If two nodes
+// have files of a site, the first one to report them must keep it.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	url := dbtest.URL(t)
@@ -144,8 +146,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// Where all nodes mount the storage, files don't pin a site; but another node takes it only when what ran on its node has been
-// ended for certain: some time after the lease, or given away by a node that drains.
+// If all nodes mount the storage, files must not pin a site. But another node may take it only when the site's programs
+// on its node have certainly ended: some time after the lease, or once a node that drains has given the site away.
 func TestSharedStorageHasOneWriter(t *testing.T) {
 	t.Parallel()
 	url := dbtest.URL(t)
@@ -191,7 +193,7 @@ func TestSharedStorageHasOneWriter(t *testing.T) {
 		t.Errorf("what is on the node alone: %v", err)
 	}
 
-	// Files that pinned a site pin it no longer once its node has the directory that all mount.
+	// Files that pinned a site must no longer pin it once its node has the directory that all nodes mount.
 	if _, err := a.Adopt(t.Context(), []id.Site{"private"}); err != nil || !a.Pinned(t.Context(), "private") {
 		t.Error(err)
 	}
@@ -200,8 +202,8 @@ func TestSharedStorageHasOneWriter(t *testing.T) {
 	}
 }
 
-// Leases are told by the database's clock: between nodes whose own clocks are 50 seconds ahead of it or behind, a site stays where it is
-// while its node renews, and moves once it has not, no matter what the nodes think the time is.
+// Leases must be judged by the database's clock. Even if the clocks of the nodes differ from it by 50 seconds, a site
+// must stay where it is while its node renews the lease, and must move once the node stops renewing it.
 func TestClocksDiffer(t *testing.T) {
 	t.Parallel()
 	for _, differs := range []string{"50 seconds", "-50 seconds"} {
@@ -221,7 +223,7 @@ func TestClocksDiffer(t *testing.T) {
 			}
 		}
 		q := u.Query()
-		q.Set("search_path", "late,public,pg_catalog") // the server's clock is another one than that of the nodes
+		q.Set("search_path", "late,public,pg_catalog") // so that the server's clock differs from that of the nodes
 		u.RawQuery = q.Encode()
 		a, self := joined(t, u.String())
 		b, _ := joined(t, u.String())
@@ -232,11 +234,11 @@ func TestClocksDiffer(t *testing.T) {
 			t.Fatal(err)
 		}
 		const now = `CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)`
-		var left int64 // ms
+		var left int64 // in ms
 		if err := a.db.QueryRow(t.Context(), `SELECT lease_until - `+now+` FROM nodes WHERE id = $1`, self.ID()).Scan(&left); err != nil {
 			t.Fatal(err)
 		}
-		if left <= -20_000 || left > 20_000 { // it was 16 s, a while ago
+		if left <= -20_000 || left > 20_000 { // it was 16 s a while ago
 			t.Errorf("%s: a lease ends %d ms from now by the clock of the database", differs, left)
 		}
 		exec(t, a, `UPDATE nodes SET lease_until = `+now+` + 25000 WHERE id = $1`, self.ID())

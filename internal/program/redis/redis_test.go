@@ -36,10 +36,10 @@ type server struct {
 	dir  string
 	port string // chosen by the first run
 	args []string
-	kill func() // ends it, and returns when it has ended
+	kill func() // ends the server, and returns when it has ended
 }
 
-// start runs one, with further settings, until the test has ended.
+// start runs a server with these further settings until the test ends.
 func start(t *testing.T, args ...string) *server {
 	t.Helper()
 	s := &server{t: t, dir: t.TempDir(), args: args}
@@ -47,7 +47,7 @@ func start(t *testing.T, args ...string) *server {
 	return s
 }
 
-// run starts it, and again where something else has taken its port in between.
+// run starts the server, and tries again if another program has taken its port in between.
 func (s *server) run() {
 	s.t.Helper()
 	ended := make(chan struct{})
@@ -110,7 +110,7 @@ func (s *server) launch(port string) (ended chan struct{}) {
 
 func (s *server) address(scheme string) string { return scheme + "://:secret@127.0.0.1:" + s.port }
 
-// opened is the way to a server.
+// opened opens the server at this address.
 func opened(t *testing.T, address string, logs Logs) *Redis {
 	t.Helper()
 	r, err := Open(t.Context(), address, logs, nil)
@@ -129,7 +129,7 @@ func parsed(t *testing.T, text string) *Server {
 	return s
 }
 
-// notes are what sites' logs say.
+// notes keeps the messages in the logs of sites.
 type notes struct {
 	mu   sync.Mutex
 	said []string
@@ -155,7 +155,7 @@ type program struct {
 
 func (r *Redis) program(t *testing.T, of Client) program {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "redis-") // short: a unix socket's path has 108 bytes
+	dir, err := os.MkdirTemp("", "redis-") // short: a unix socket's path must not be longer than 108 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func (p program) open() *conn {
 	return &conn{c, bufio.NewReader(c)}
 }
 
-// do sends a command over a connection of its own and returns what is answered, or what is wrong.
+// do sends a command over a connection of its own and returns the answer, or the error.
 func (p program) do(words ...string) string {
 	p.t.Helper()
 	c := p.open()
@@ -198,8 +198,8 @@ func (c *conn) do(words ...string) string {
 	return fmt.Sprint(x)
 }
 
-// Sites find what they have stored, and nothing of each other, whatever they try; each command that would see, stop or fill more
-// than a site's own keys is refused.
+// Sites must find what they have stored, but nothing of other sites, whatever they try. Every command that would show,
+// stop or fill more than a site's own keys must be refused.
 func TestSitesAreKeptApart(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--requirepass", "secret")
@@ -275,7 +275,8 @@ func TestSitesAreKeptApart(t *testing.T) {
 	}
 }
 
-// A server that has restarted without its users gets them again, and what hangs or is away is told to the program and in the site's log.
+// A server that restarts without its users must get them again. If it hangs or is away, the program and the site's log
+// must be told.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--requirepass", "secret")
@@ -308,7 +309,8 @@ func TestServerRestarts(t *testing.T) {
 	}
 }
 
-// What was stored of a deleted site and its previews is deleted, in all databases, and its users with it. Another site's stays.
+// When a site is deleted, its keys and those of its previews must be deleted in all databases, and its users with them.
+// Keys of other sites must stay.
 func TestForgetSite(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--requirepass", "secret")
@@ -354,7 +356,7 @@ func TestForgetSite(t *testing.T) {
 	}
 }
 
-// Servers that can't keep sites apart are refused in words.
+// A server that cannot keep sites apart must be refused with a clear message.
 func TestUnsuitable(t *testing.T) {
 	t.Parallel()
 	acl := filepath.Join(t.TempDir(), "users.acl")
@@ -378,7 +380,7 @@ func TestUnsuitable(t *testing.T) {
 	if _, err := Open(t.Context(), open.address("redis"), &notes{}, nil); err == nil || !strings.Contains(err.Error(), "can't be used: its default") {
 		t.Errorf("it is opened: %v", err)
 	}
-	r := &Redis{ // it has become open since
+	r := &Redis{ // as if the server had lost its password later
 		server: parsed(t, open.address("redis")), logs: &notes{}, log: slog.New(slog.DiscardHandler), connected: map[id.Owner]int{},
 	}
 	if got := r.program(t, Client{Site: "site_a"}).do("PING"); got != "ERR the Redis server is not available" {
@@ -390,7 +392,7 @@ func TestUnsuitable(t *testing.T) {
 	}
 }
 
-// Over TLS the server's certificate is verified.
+// Over TLS, the server's certificate must be verified.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -439,7 +441,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A program has so many connections and no more.
+// A program must not have more connections than the limit.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--requirepass", "secret")
@@ -483,7 +485,7 @@ func TestParseServer(t *testing.T) {
 	}
 }
 
-// A password that programs may guess is reported, and what the documentation recommends isn't.
+// A password that programs may guess must be reported, but not one of the kind that the documentation recommends.
 func TestGuessable(t *testing.T) {
 	t.Parallel()
 	for password, weak := range map[string]bool{
@@ -499,7 +501,7 @@ func TestGuessable(t *testing.T) {
 	}
 }
 
-// One owner's programs leave connections for those of others.
+// The programs of one owner must leave connections for those of others.
 func TestOwnersShare(t *testing.T) {
 	t.Parallel()
 	r := &Redis{connected: map[id.Owner]int{}}

@@ -11,7 +11,7 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// muffler is between nodes. It passes bytes on, or takes them and says nothing.
+// muffler relays between nodes. It passes bytes on, or, while quiet, accepts them and sends nothing.
 type muffler struct {
 	to    string
 	quiet atomic.Bool
@@ -58,8 +58,9 @@ func (m *muffler) listen(t *testing.T) (address string) {
 	return l.Addr().String()
 }
 
-// What was sent to a node that is silent, though its end of the connection acknowledges everything, fails as where it has died, and
-// nothing is sent to it until it is heard again. A connection on which nothing is to be said for long is not ended.
+// A node may be silent although its end of the connection acknowledges everything. What was sent to it must then fail
+// as if the node had died, and nothing may be sent to it until it answers again. A connection that is merely idle for
+// long must not be ended.
 func TestSilentNode(t *testing.T) {
 	t.Parallel()
 	_, address, d := listening(t)

@@ -28,10 +28,10 @@ import (
 	"slipway/internal/program/task"
 )
 
-// echo is the programs of a node: one that repeats lines, and one that does not start.
+// echo has the programs of a node: one that repeats lines, and one that does not start.
 type echo struct {
 	carried atomic.Int64
-	program net.Conn // that it passes on to, instead of repeating. Optional.
+	program net.Conn // a program to which the node passes bytes on instead of repeating them. Optional.
 	listens *tls.Config
 }
 
@@ -52,7 +52,7 @@ func (e *echo) Reach(_ context.Context, deployment id.Deployment, tasks bool) (P
 	}, nil
 }
 
-// Shell repeats what is typed, and how large the terminal is, until "exit" is; or it doesn't start.
+// Shell repeats what is typed, and the size of the terminal, until "exit" is typed; or it does not start.
 func (e *echo) Shell(ctx context.Context, x Shell, t *runtime.Terminal) (runtime.Exit, error) {
 	if x.Deployment != "dep_echo" {
 		return runtime.Exit{}, &fault.Error{Kind: fault.Conflict, Message: "It does not start", Code: "stopped"}
@@ -84,7 +84,7 @@ func (e *echo) Shell(ctx context.Context, x Shell, t *runtime.Terminal) (runtime
 
 func (e *echo) States() []byte { return []byte("states") }
 
-// listening is a node, and what reaches it.
+// listening starts a node and returns its programs, its address, and a dialer for it.
 func listening(t *testing.T) (*echo, string, *Dialer) {
 	t.Helper()
 	d := dbtest.New(t)
@@ -122,7 +122,8 @@ func listening(t *testing.T) (*echo, string, *Dialer) {
 	return e, l.Addr().String(), &Dialer{TLS: connects}
 }
 
-// Another node learns of a program that closed a connection, and of one that reset it: that request may be sent again.
+// Another node must learn whether a program closed a connection or reset it: after a reset the request may be sent
+// again.
 func TestProgramResets(t *testing.T) {
 	t.Parallel()
 	for _, reset := range []bool{true, false} {
@@ -146,7 +147,7 @@ func TestProgramResets(t *testing.T) {
 			}
 			program.Close()
 		}
-		l.Close() // what has not been accepted is reset
+		l.Close() // a connection that was not accepted is reset
 		if n, err := c.Read(make([]byte, 1)); n != 0 || errors.Is(err, io.ErrUnexpectedEOF) != reset || !errors.Is(err, io.EOF) {
 			t.Errorf("reset %v: read %d, %v", reset, n, err)
 		}
@@ -196,11 +197,12 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// What is typed into a terminal reaches the node that runs its shell, and what that shows comes back, until either end closes it.
+// What is typed into a terminal must reach the node that runs its shell, and the output must come back, until either
+// end closes the connection.
 func TestShell(t *testing.T) {
 	t.Parallel()
 	e, address, d := listening(t)
-	for _, typed := range []string{"exit", ""} { // or nothing more, which hangs up
+	for _, typed := range []string{"exit", ""} { // the empty one types nothing more and hangs up
 		in, typing := io.Pipe()
 		shown, shows := io.Pipe()
 		sizes := make(chan runtime.Size)
@@ -254,8 +256,8 @@ func TestShell(t *testing.T) {
 	wait.Until(t, "it runs no longer", func() bool { return e.carried.Load() == 0 })
 }
 
-// Who has no certificate of a node, or one of another installation, is not let in and does not let itself be led elsewhere; what is no
-// line, or a long one, costs its connection.
+// A client without a node's certificate, or with one of another installation, must not be let in, and must not let
+// itself be connected elsewhere. A request that is not a line, or too long a line, must end its connection.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	e, address, d := listening(t)
@@ -296,8 +298,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// One address can't take all connections without showing that it is a node; what is carried already goes on, and nodes are let in
-// again once it has given up.
+// One address must not be able to take all connections without proving that it is a node. Connections that exist
+// already must go on, and nodes must be let in again once that address has given up.
 func TestOneAddressTakesNotAll(t *testing.T) {
 	t.Parallel()
 	_, address, d := listening(t)
@@ -315,7 +317,7 @@ func TestOneAddressTakesNotAll(t *testing.T) {
 	}
 	defer leave()
 	wait.Until(t, "one more is refused", func() bool {
-		leave() // those of the last try may have been given up by now
+		leave() // those of the last attempt may have been given up by now
 		for range maxStrange {
 			s, err := net.Dial("tcp", address)
 			if err != nil {
@@ -328,7 +330,7 @@ func TestOneAddressTakesNotAll(t *testing.T) {
 			return true
 		}
 		defer s.Close()
-		_ = s.SetReadDeadline(time.Now().Add(time.Second)) // one that is let in hears nothing
+		_ = s.SetReadDeadline(time.Now().Add(time.Second)) // a connection that is let in receives nothing
 		_, err = s.Read(make([]byte, 1))
 		return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 	})
@@ -348,7 +350,7 @@ func TestOneAddressTakesNotAll(t *testing.T) {
 	})
 }
 
-// A program that closes its connection is told from a node that is gone.
+// A program that closes its connection must be distinguishable from a node that is gone.
 func TestEndOfProgramAndNode(t *testing.T) {
 	t.Parallel()
 	for name, gone := range map[string]bool{"program": false, "node": true} {

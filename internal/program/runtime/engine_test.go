@@ -7,7 +7,7 @@ import (
 	"slipway/internal/program/runtime/enginetest"
 )
 
-// Processes is an Engine.
+// Processes must keep all promises of an Engine.
 func TestEngine(t *testing.T) {
 	t.Parallel()
 	enginetest.Run(t, func(t *testing.T) enginetest.Setup {

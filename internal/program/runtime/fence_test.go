@@ -15,7 +15,7 @@ import (
 	"slipway/internal/program/volume"
 )
 
-// lease is one that ends, or had ended, when a test says so.
+// lease is a lease that ends when a test says so.
 type lease struct {
 	ended  atomic.Bool
 	lapses atomic.Int64
@@ -32,8 +32,9 @@ func (l *lease) Until() time.Duration {
 func (l *lease) Holds() bool   { return !l.ended.Load() }
 func (l *lease) Lapses() int64 { return l.lapses.Load() }
 
-// What writes to storage that other nodes mount ends with the lease, also where there is a new one by the time that it is looked; what
-// stores nothing goes on, and what is started under the new lease too. A directory that isn't mounted is not replaced by an empty one.
+// A program that writes to storage which other nodes mount must end with the lease, even if there is a new lease by the
+// time of the check. Programs without storage must go on, and so must programs started under the new lease. A directory
+// that is not mounted must not be replaced by an empty one.
 func TestStoredEndsWithTheLease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -85,8 +86,9 @@ func TestStoredEndsWithTheLease(t *testing.T) {
 	}
 }
 
-// The watchdog ends what stores when the lease ends and this process doesn't notice, and leaves alone what stores nothing, and what the
-// lease is renewed for in time, also if it was killed itself meanwhile.
+// If the lease ends and this process does not notice, the watchdog must end programs with storage. It must not end
+// programs without storage, or any program while the lease is renewed in time, even if the watchdog itself was killed
+// meanwhile.
 func TestWatchdogEndsWhatStores(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -103,7 +105,7 @@ func TestWatchdogEndsWhatStores(t *testing.T) {
 	if got := w.get(p, "/x"); got != "hello /x" {
 		t.Fatalf("under the lease: %q", got)
 	}
-	l.until.Store(int64(watchdog.Now() - time.Minute)) // Holds doesn't say so: this process would look too late
+	l.until.Store(int64(watchdog.Now() - time.Minute)) // Holds does not say so, as if this process checked too late
 	w.fence()
 	wait.Until(t, "what stores has ended", func() bool {
 		select {

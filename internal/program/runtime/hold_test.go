@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// What is held does nothing, another site's programs go on, and what starts meanwhile
-// waits; afterwards all go on.
+// Programs of a held site must do nothing, those of other sites must go on, and a start must wait. Afterwards all must
+// go on.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -53,7 +53,7 @@ func TestHold(t *testing.T) {
 	w.start(s)
 }
 
-// watched tells when somebody first waits for its end.
+// watched tells when somebody first waits for the end of the context.
 type watched struct {
 	context.Context
 	once  sync.Once

@@ -6,13 +6,14 @@ import (
 	"testing"
 )
 
-// V8's heap is bounded by the memory of the site, and not by that of the machine; what the site says goes before.
+// V8's heap must be limited by the memory of the site and not by that of the machine. A limit that the site sets itself
+// takes precedence.
 func TestHeapOfNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for i, tt := range []struct {
 		own         string
-		least, most int // MiB
+		least, most int // in MiB
 	}{
 		{"", 300, 450},
 		{"--max-old-space-size=200", 200, 260},

@@ -22,7 +22,7 @@ import (
 	"slipway/internal/program/php"
 )
 
-// phpWorld is an engine with storage.
+// phpWorld returns an engine with storage.
 func phpWorld(t testing.TB) *world {
 	w := newWorld(t)
 	w.c.Storage = w.c.Dir + "-storage"
@@ -35,7 +35,7 @@ func (w *world) phpSpec(id string, files map[string]string) Spec {
 	return s
 }
 
-// ask asks a PHP program as the edge does.
+// ask sends a request to a PHP program as the edge does.
 func (w *world) ask(p Program, s Spec, method, path, body string) (int, string) {
 	w.t.Helper()
 	site := &php.Site{Top: AppDir, Front: "index.php", Open: p.Open, Dial: p.Dial}
@@ -81,8 +81,8 @@ func TestPHP(t *testing.T) {
 		t.Errorf("a script reads of what follows its name %q", text)
 	}
 
-	// PHP takes dots in names for underscores, as it does hyphens: what the edge says of a
-	// visitor can't be said by one.
+	// PHP turns dots in names into underscores, as it does hyphens. A visitor must not be able to send the headers in
+	// which the edge describes the visitor.
 	site := &php.Site{Top: AppDir, Open: p.Open, Dial: p.Dial}
 	req, err := http.NewRequestWithContext(t.Context(), "GET", "http://site.test/who.php", nil)
 	ok(t, err)
@@ -100,7 +100,8 @@ func TestPHP(t *testing.T) {
 	}
 }
 
-// Rules of a .htaccess lead to a script with the variables that Apache gives it, and a script reads its own address from PHP_SELF.
+// Rules of a .htaccess file must run a script with the variables that Apache gives it, and a script must find its own
+// address in PHP_SELF.
 func TestPHPRules(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
@@ -155,8 +156,8 @@ ErrorDocument 403 "Keep out"
 	}
 }
 
-// Two bundles, storage, a file of the installation's and a temporary folder make one tree;
-// what may be written stays or goes as it is said, and no script of storage is run.
+// Two bundles, storage, a file of the installation and a temporary folder must appear as one tree. Writes must be kept
+// or dropped as specified, and no script in storage may run.
 func TestPHPPlaces(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
@@ -252,7 +253,7 @@ echo @file_get_contents("content/uploads/new/note.txt"), @file_get_contents("cac
 	}
 }
 
-// A script runs once in the site's sandbox, with its storage, and its end is told.
+// A script must run once in the site's sandbox, with its storage, and its end must be reported.
 func TestPHPOnce(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
@@ -271,7 +272,7 @@ func TestPHPOnce(t *testing.T) {
 	}
 }
 
-// A link that a program makes in its storage never leads out of it, for us.
+// If a program makes a link in its storage, the service must never follow it out of the storage.
 func TestStorageLinks(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
@@ -305,8 +306,8 @@ file_put_contents("data/ok.txt", "ok"); link("data/ok.txt", "data/hard"); echo "
 	}
 }
 
-// Storage has a limit: who passes it is ended with the reason, who starts with more than a
-// little over it may only read.
+// Storage has a limit. A program that exceeds it must be ended with that reason. A program that starts far over the
+// limit may only read.
 func TestStorageLimit(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
@@ -338,7 +339,7 @@ func TestStorageLimit(t *testing.T) {
 	}
 }
 
-// Empty files are a part of the disk too, and each start doesn't allow as many again.
+// Empty files must count towards the limit too, and a restart must not allow the same number again.
 func TestStorageLimitOfFiles(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
@@ -352,7 +353,7 @@ func TestStorageLimitOfFiles(t *testing.T) {
 		s.Argv = []string{"php", "fill.php", strconv.Itoa(files), id}
 		return s
 	}
-	exit, err := Run(t.Context(), w, spec("files1", 3000)) // 2,048 is its part
+	exit, err := Run(t.Context(), w, spec("files1", 3000)) // 2,048 files are its share
 	if err != nil || exit.Reason != "storage limit" {
 		t.Errorf("%+v %v\n%s", exit, err, w.said())
 	}
@@ -369,8 +370,7 @@ func TestStorageLimitOfFiles(t *testing.T) {
 	}
 }
 
-// From inside PHP nothing of the host, of other sites or of private networks is to be
-// reached, whatever function tries; no socket of another site either.
+// From inside PHP, no function may reach the host, other sites or private networks, or a socket of another site.
 func TestPHPIsAlone(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
@@ -449,13 +449,13 @@ echo $r === false || $r === null || $r === "" ? "nothing" : "GOT " . $r;`})
 			t.Errorf("%s %s: %d %.200q", try[0], try[1], status, text)
 		}
 	}
-	if _, text := w.ask(p, s, "GET", "/?what=shell&arg=id", ""); !strings.Contains(text, "uid=1000") { // the shell itself is theirs
+	if _, text := w.ask(p, s, "GET", "/?what=shell&arg=id", ""); !strings.Contains(text, "uid=1000") { // the shell may run
 		t.Errorf("shell: %q", text)
 	}
 }
 
-// A worker that takes more memory than the site may have ends the site's PHP, and the end
-// says why; PHP's own limit only ends the request.
+// If a worker takes more memory than the site may have, the site's PHP must end, and the exit must say why. PHP's own
+// limit must end only the request.
 func TestPHPOutOfMemory(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
@@ -478,7 +478,7 @@ func TestPHPOutOfMemory(t *testing.T) {
 	}
 }
 
-// Sessions outlive the program, and no other site has them.
+// Sessions must outlive the program, and no other site may have them.
 func TestPHPSessions(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
@@ -512,8 +512,8 @@ func TestPHPSessions(t *testing.T) {
 	}
 }
 
-// Scripts that no request has needed yet are compiled ahead, and a file that can't be does no
-// harm; nothing of them runs.
+// Scripts that no request has needed yet must be compiled ahead without running. A file that cannot be compiled must do
+// no harm.
 func TestPHPPrime(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
@@ -532,8 +532,8 @@ func TestPHPPrime(t *testing.T) {
 	}
 }
 
-// A script that uses a class before the line of its declaration runs as well after others were compiled ahead, and the common forms
-// of a file with one class are.
+// A script that uses a class before the line of its declaration must still run after other files were compiled ahead.
+// The common forms of a file with one class must be compiled ahead.
 func TestPHPPrimeKeepsHoistedClasses(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
@@ -573,7 +573,7 @@ func TestPHPPrimeKeepsHoistedClasses(t *testing.T) {
 	}
 }
 
-// An error without a word gets a sentence; one with its own page keeps it.
+// An error without a page must get a sentence; an error with its own page must keep it.
 func TestPHPErrors(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)

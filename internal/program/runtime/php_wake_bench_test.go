@@ -17,8 +17,8 @@ import (
 	"slipway/internal/program/php"
 )
 
-// BenchmarkWakePHP starts PHP-FPM in its sandbox and bare, with the same configuration and in
-// turns, until the first byte of its first answer.
+// BenchmarkWakePHP starts PHP-FPM in turns in its sandbox and without one, with the same configuration, and measures
+// until the first byte of the first answer.
 func BenchmarkWakePHP(b *testing.B) {
 	w := phpWorld(b)
 	s := w.phpSpec("wake", map[string]string{"index.php": "<?php echo 'hello';"})
@@ -64,7 +64,7 @@ func hello(b *testing.B, top string, open func(string) (*os.File, bool, error), 
 	}
 }
 
-// barePHP starts PHP-FPM with a site's configuration and without a sandbox.
+// barePHP starts PHP-FPM with a site's configuration but without a sandbox.
 func barePHP(b *testing.B, v phpversion.Version) (dial func(context.Context) (net.Conn, error), stop func()) {
 	b.Helper()
 	dir := b.TempDir()

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// iniDifferences are the directives in which a site's PHP is not to be as php.ini-production has it. What begins with a
-// path, or is about how much there is, may have any value.
+// iniDifferences lists the directives in which a site's PHP must differ from php.ini-production. A
+// path or a size may have any value, "*".
 var iniDifferences = map[string]string{
 	"max_execution_time": "60", "max_input_vars": "5000", "post_max_size": "1024M", "upload_max_filesize": "1024M",
 	"max_file_uploads": "50", "session.use_strict_mode": "1", "session.cookie_secure": "1", "session.cookie_httponly": "1",
@@ -19,17 +19,17 @@ var iniDifferences = map[string]string{
 	"realpath_cache_ttl": "600", "opcache.max_accelerated_files": "20000", "date.timezone": "UTC", "session.gc_probability": "1",
 	"memory_limit": "*", "upload_tmp_dir": "*", "sys_temp_dir": "*", "session.save_path": "*", "opcache.memory_consumption": "*",
 	"mysqli.default_socket": DatabaseSocket, "pdo_mysql.default_socket": DatabaseSocket,
-	// Changing them is deprecated from PHP 8.4 on, whose php.ini-production has them no longer.
+	// Changing these is deprecated from PHP 8.4 on, and its php.ini-production no longer has them.
 	"session.sid_length": "32", "session.sid_bits_per_character": "4",
 }
 
-// commandDifferences are those that PHP's command line program sets itself, whatever its configuration says.
+// commandDifferences lists the directives that PHP's command line program sets itself, whatever its configuration says.
 var commandDifferences = map[string]string{
 	"output_buffering": "0", "implicit_flush": "1", "register_argc_argv": "1", "max_execution_time": "0", "max_input_time": "-1",
 	"html_errors": "0",
 }
 
-// same compares values as PHP does: Off, No, none and nothing are the same.
+// same compares values as PHP does: Off, No, none and the empty value are equal.
 func same(a, b string) bool {
 	plain := func(v string) string {
 		switch v = strings.ToLower(v); v {
@@ -43,8 +43,8 @@ func same(a, b string) bool {
 	return plain(a) == plain(b)
 }
 
-// Each directive of PHP has the value of php.ini-production for visitors, and for commands, workers, crons and WordPress, which
-// are started in the same way, but for those that are named above.
+// Each directive of PHP must have the value of php.ini-production, except for those listed above. This holds for
+// visitors' requests, and for commands, workers, crons and WordPress, which are all started in the same way.
 func TestPHPIsConfiguredForProduction(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
@@ -79,7 +79,7 @@ func TestPHPIsConfiguredForProduction(t *testing.T) {
 	production := directives(t, string(said))
 	said, err = exec.CommandContext(t.Context(), "php", "-c", file, "-r", `echo json_encode(ini_get_all(null, false));`).Output()
 	ok(t, err)
-	for name, value := range directives(t, string(said)) { // what the file leaves as it is built in
+	for name, value := range directives(t, string(said)) { // the directives that the file does not set have their built-in values
 		if _, ok := production[name]; !ok && commandDifferences[name] == "" && !strings.HasPrefix(name, "cli") {
 			production[name] = value
 		}
@@ -117,8 +117,8 @@ func directives(t *testing.T, text string) map[string]string {
 	return out
 }
 
-// The query string is no list of arguments, headers follow a line of HTML, and a template of XML is no script. What a visitor
-// types in is not in the log of an error.
+// The query string must not become a list of arguments, headers may follow a line of HTML, and an XML template must not
+// be taken for a script. What a visitor types must not appear in the log of an error.
 func TestPHPProduction(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
@@ -144,7 +144,7 @@ func TestPHPProduction(t *testing.T) {
 	}
 }
 
-// A command's errors are logged, and not in what it prints.
+// A command's errors must be in the log but not in its output.
 func TestPHPCommandErrors(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
@@ -157,7 +157,7 @@ func TestPHPCommandErrors(t *testing.T) {
 	}
 }
 
-// A script in storage that is written again within the second runs as it was written last.
+// A script in storage that is written again within the same second must run in its latest version.
 func TestPHPScriptsWrittenTwice(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)

@@ -12,7 +12,7 @@ import (
 	"slipway/internal/program/php"
 )
 
-// visitors ask a PHP program, each from an address of its own.
+// visitors sends requests to a PHP program, each visitor from an address of its own.
 type visitors struct {
 	*world
 	site *php.Site
@@ -41,13 +41,13 @@ func (v visitors) request(address, path string, body io.Reader) (*http.Response,
 	return v.site.RoundTrip(req)
 }
 
-// said are lines of a site's log.
+// said receives the lines of a site's log.
 type said chan string
 
-// Say is for php.Log.
+// Say implements php.Log.
 func (s said) Say(line string) { s <- line }
 
-// answers asks and returns the answer's text.
+// answers sends a request and returns the text of the answer.
 func (v visitors) answers(address, path string) string {
 	v.t.Helper()
 	resp, err := v.request(address, path, nil)
@@ -62,12 +62,12 @@ func (v visitors) answers(address, path string) string {
 	return string(b)
 }
 
-// meet waits until so many requests run at once, or for 30 seconds.
+// meet is a page that waits until this many requests run at once, or for 30 seconds.
 const meet = `<?php touch("data/" . uniqid("", true)); $until = microtime(true) + 30;
 while (count(glob("data/*")) < $_GET["n"]) { if (microtime(true) > $until) { exit("alone with " . count(glob("data/*"))); } usleep(10000); clearstatcache(); }
 echo "met";`
 
-// Eight requests that come at the same moment run at the same time, as there are workers for them.
+// Eight requests that come at the same moment must run at the same time, because there are enough workers.
 func TestPHPRequestsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
@@ -86,8 +86,8 @@ func TestPHPRequestsAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// A visitor whose requests don't come, whose answers aren't read, or whose requests take long, leaves workers to others, and the
-// log says that requests wait.
+// A visitor may send requests slowly, not read the answers, or send requests that take long. Other visitors must still
+// get workers, and the log must say that requests wait.
 func TestPHPWorkersAreShared(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)

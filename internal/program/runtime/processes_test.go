@@ -32,7 +32,7 @@ func ok(t testing.TB, err error) {
 	}
 }
 
-// world is an engine with everything real below it.
+// world is an engine with real components below it.
 type world struct {
 	*Processes
 	t       testing.TB
@@ -42,12 +42,13 @@ type world struct {
 	out []string
 }
 
-// users have the uids of tests.
+// users has the uids of the tests.
 type users struct{}
 
 func (users) UID(_ context.Context, site id.Site) (int, error) { return 234_600 + len(site), nil }
 
-// changes are ways that lead nowhere: they hear of what changed.
+// changes implements the connections to services. It receives the sites whose database changed, and serves no
+// connection.
 type changes chan id.Site
 
 func (c changes) Changed(site id.Site) { c <- site }
@@ -56,12 +57,12 @@ func (changes) DatabaseSocket(context.Context, Spec) (string, func(), error) {
 }
 func (changes) ServeMail(context.Context, id.Site, net.Listener) {}
 
-// ServeRedis is the same.
+// ServeRedis serves no connection either.
 func (changes) ServeRedis(context.Context, Spec, net.Listener) {}
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "run-") // short: a unix socket's path has 108 bytes
+	dir, err := os.MkdirTemp("", "run-") // short: a unix socket's path must not be longer than 108 bytes
 	ok(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	ok(t, os.Chmod(dir, 0o755))
@@ -134,13 +135,13 @@ func (w *world) said() string {
 	return strings.Join(w.out, "\n")
 }
 
-// hears waits until a program has printed a text: it comes by another way than answers.
+// hears waits until a program has printed a text, which may come later than its answer.
 func (w *world) hears(text string) {
 	w.t.Helper()
 	wait.Until(w.t, "a program prints "+text, func() bool { return strings.Contains(w.said(), text) }, w.said)
 }
 
-// client reaches a program as the edge does.
+// client returns a client that reaches a program as the edge does.
 func client(p Program) *http.Client {
 	return &http.Client{
 		Timeout:   20 * time.Second,
@@ -148,7 +149,7 @@ func client(p Program) *http.Client {
 	}
 }
 
-// get asks a program, waiting until it listens.
+// get sends a request to a program, and waits until it listens.
 func (w *world) get(p Program, path string) string {
 	w.t.Helper()
 	c := client(p)
@@ -194,15 +195,15 @@ http.createServer((q, r) => {
 process.on('SIGTERM', () => { console.log('stopping'); process.exit(0) });
 `
 
-// NewForTest is newWorld for the conformance suite, which lies in another package.
+// NewForTest makes an engine for enginetest's tests, which run from another package.
 func NewForTest(t testing.TB) (*Processes, func(files map[string]string) bundle.ID) {
 	w := newWorld(t)
 	w.c.Storage = w.c.Dir + "-storage"
 	return w.Processes, w.bundle
 }
 
-// A program answers on its own port, sees its own environment alone, can't change what it
-// runs from, says what it prints, and stops when it is asked to.
+// A program must answer on its own port, see only its own environment, be unable to change its files, have its output
+// logged, and stop when asked to.
 func TestProgram(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -238,7 +239,7 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// Two programs have the same port and see neither each other nor the host.
+// Two programs must be able to use the same port, and must see neither each other nor the host.
 func TestProgramsAreApart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -261,7 +262,7 @@ func TestProgramsAreApart(t *testing.T) {
 	}
 }
 
-// A program that ends says how: by itself, or because it took more memory than it may.
+// When a program ends, the exit must say why: it ended by itself, or it took more memory than it may.
 func TestProgramEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -291,7 +292,7 @@ func TestProgramEnds(t *testing.T) {
 	w.hears("Error: no")
 }
 
-// A program finds its files at the path that its build wrote into them.
+// A program must find its files at the path that its build wrote into them.
 func TestProgramsFindTheBuildsPath(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -18,7 +18,7 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// redisProbe says what Redis answers to a command, and which epochs there are.
+// redisProbe answers with what Redis returns for a command, and with the epochs.
 const redisProbe = `<?php
 if (isset($_GET["kill"])) { foreach (glob("/proc/[0-9]*/comm") as $f) { if (trim(@file_get_contents($f)) === "redis-server") { posix_kill((int) basename(dirname($f)), 9); } } echo "killed"; exit; }
 [$ours, $own] = explode(":", getenv("SLIPWAY_REDIS_EPOCHS"));
@@ -32,8 +32,8 @@ fwrite($s, $_GET["do"] . "\r\n");
 $line = fgets($s);
 echo $line[0] === "$" && $line[1] !== "-" ? stream_get_contents($s, (int) substr($line, 1)) : $line;`
 
-// Redis runs beside PHP-FPM in its sandbox, empty at each start, bounded by the program's
-// memory, and comes back when it was killed; a program without one answers all the same.
+// Redis must run beside PHP-FPM in the same sandbox, start empty, have its memory limited by that of the program, and
+// be restarted when it is killed. A program without Redis must answer too.
 func TestRedisBesidePHP(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
@@ -91,8 +91,8 @@ func TestRedisBesidePHP(t *testing.T) {
 	if empty := memory(); empty == 0 || empty > redisOverhead(0) {
 		t.Errorf("empty, Redis takes %d KiB", empty>>10)
 	}
-	// Three times as much as it may hold, small values and then larger ones: the oldest goes, and
-	// what it takes is what PHP is not given.
+	// The probe writes three times as much as Redis may hold, first small values and then larger ones. The oldest
+	// values must be dropped, and PHP must get that much less memory.
 	if _, text := w.ask(p, s, "GET", "/?fill=1", ""); text != "filled" {
 		t.Errorf("fill: %q", text)
 	}
@@ -116,7 +116,7 @@ func TestRedisBesidePHP(t *testing.T) {
 	}
 }
 
-// pongs are ways to a Redis server that says who asks.
+// pongs serves connections to a Redis server that answers with who asks.
 type pongs struct{ changes }
 
 func (pongs) ServeRedis(ctx context.Context, s Spec, l net.Listener) {
@@ -132,7 +132,8 @@ func (pongs) ServeRedis(ctx context.Context, s Spec, l net.Listener) {
 	}
 }
 
-// A program reaches the operator's Redis server by a port of its loopback, as itself; one that is not to reach it doesn't.
+// A program must reach the operator's Redis server through a port of its loopback interface, under its own name. A
+// program that may not use it must not reach it.
 func TestRedisServerOfPrograms(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
@@ -154,8 +155,8 @@ func TestRedisServerOfPrograms(t *testing.T) {
 	}
 }
 
-// A command of the site may change its database: what Redis holds is not found after it, and
-// the command has none of its own.
+// A command of the site may change the database, so what Redis held must not be found after it. The command itself must
+// have no Redis.
 func TestRedisClearedByCommands(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
@@ -182,13 +183,13 @@ func TestRedisClearedByCommands(t *testing.T) {
 		if site != s.Site {
 			t.Errorf("the command of %s has changed %s", s.Site, site)
 		}
-	default: // it is told before the end is seen
+	default: // reported before the end is visible
 		t.Error("nobody heard that a command has ended")
 	}
 	anew := s
 	anew.ID = "cleared-anew"
 	next := w.start(anew)
-	for i, x := range []Program{p, next} { // a restart, and falling asleep
+	for i, x := range []Program{p, next} { // once as a restart, once as falling asleep
 		x.Stop(time.Minute)
 		<-x.Done()
 		select {
@@ -204,8 +205,8 @@ func TestRedisClearedByCommands(t *testing.T) {
 	}
 }
 
-// While another program of the site may change its database no Redis is asked, neither that of the
-// one nor of the other, and what they held before is not found afterwards. Another site's goes on.
+// While another program of the site may change the database, neither program may ask its Redis, and what the Redis
+// servers held before must not be found afterwards. Another site's must go on.
 func TestRedisPausedBesideOthers(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)
@@ -247,8 +248,8 @@ func TestRedisPausedBesideOthers(t *testing.T) {
 	}
 }
 
-// An epoch changes also where no file can be made, as on a full disk, and one that can't be changed
-// is told.
+// An epoch must change even if no file can be created, as on a full disk. If it cannot be changed, an error must say
+// so.
 func TestEpochOnFullDisk(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "epoch")
@@ -258,7 +259,7 @@ func TestEpochOnFullDisk(t *testing.T) {
 	seen := map[string]bool{}
 	for i, off := range []bool{false, true, false, true} {
 		if i == 2 {
-			ok(t, os.Mkdir(name+".next", 0o700)) // where the next one is to be written
+			ok(t, os.Mkdir(name+".next", 0o700)) // where the next epoch would be written
 		}
 		ok(t, BumpEpoch(name, off))
 		text, err := os.ReadFile(name)
@@ -274,7 +275,7 @@ func TestEpochOnFullDisk(t *testing.T) {
 	}
 }
 
-// Where there is no Redis the program runs without.
+// Where no Redis is installed, the program must run without it.
 func TestRedisMissing(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)

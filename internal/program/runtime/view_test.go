@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A View opens what a program sees of its release, whatever lies over what, and says where in storage the rest is.
+// A View must open what a program sees of its release, whatever is mounted over it, and must say where in storage the
+// rest is.
 func TestView(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -35,7 +36,7 @@ func TestView(t *testing.T) {
 		"in":                           "up photo",
 		"in/below":                     "up photo/below",
 		"deep/a/b":                     "b",
-		"deep/secret":                  "", // that it is there is seen
+		"deep/secret":                  "", // its existence is visible
 		"out":                          "",
 		"abs":                          "",
 		"loop":                         "",

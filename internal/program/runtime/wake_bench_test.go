@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// BenchmarkWake starts a plain Node.js server in its sandbox and bare, in turns, until the
-// first byte of its first answer, and counts the memory of what stands beside it.
+// BenchmarkWake starts a plain Node.js server in turns in its sandbox and without one, measures until the first byte of
+// the first answer, and adds up the memory of the processes beside it.
 func BenchmarkWake(b *testing.B) {
 	w := newWorld(b)
 	const text = `require('http').createServer((q, r) => r.end('hello')).listen(process.env.PORT, '127.0.0.1')`
@@ -54,8 +54,7 @@ func BenchmarkWake(b *testing.B) {
 	b.ReportMetric(float64(beside), "kB-beside")
 }
 
-// memoryBeside adds up the proportional memory (kB) of the processes below this one that are
-// not Node.js.
+// memoryBeside returns the total proportional memory, in kB, of the processes below this one that are not Node.js.
 func memoryBeside() (kb int) {
 	parents := map[int]int{}
 	names, _ := filepath.Glob("/proc/[0-9]*/stat")

@@ -11,7 +11,7 @@ import (
 	"slipway/internal/program/wpcli"
 )
 
-// The operator's wp-cli, wherever it is, is wp to a command that has PHP, and runs on that PHP in
+// A command that has PHP must find the operator's wp-cli as wp, wherever the file is, and wp must run on that PHP in
 // the site's sandbox.
 func TestWPCLI(t *testing.T) {
 	t.Parallel()
@@ -38,8 +38,8 @@ func TestWPCLI(t *testing.T) {
 	}
 }
 
-// A command of a WordPress finds wp-cli, which knows where the WordPress is, and where it can't be downloaded, wp says what to do.
-// Another command of PHP downloads nothing.
+// A command of a WordPress site must find wp-cli, and wp-cli must find the WordPress. If it cannot be downloaded, wp
+// must say what to do. A command of another PHP site must download nothing.
 func TestWPCLIOfWordPress(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)

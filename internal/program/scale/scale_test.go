@@ -24,7 +24,8 @@ func TestNeeded(t *testing.T) {
 	}
 }
 
-// More run at once; fewer only when they were enough for all of five minutes, and then as many as those minutes needed.
+// More instances must start at once. Fewer may run only if they were enough for the whole last five minutes, and then
+// as many as those minutes needed.
 func TestUpAtOnceDownLater(t *testing.T) {
 	t.Parallel()
 	var s Scale
@@ -38,7 +39,7 @@ func TestUpAtOnceDownLater(t *testing.T) {
 	want(1, 45, 5)
 	want(5, 5, 5)
 	now = now.Add(DownAfter - time.Second)
-	want(5, 41, 5) // all of them again
+	want(5, 41, 5) // needs all of them again
 	now = now.Add(2 * time.Second)
 	want(5, 0, 5)
 	now = now.Add(DownAfter / 2)
@@ -52,7 +53,7 @@ func TestUpAtOnceDownLater(t *testing.T) {
 	want(2, 0, 1)
 }
 
-// Settings that allow fewer are not waited for.
+// If the settings allow fewer instances, their number must be reduced at once.
 func TestFewerAllowed(t *testing.T) {
 	t.Parallel()
 	var s Scale

@@ -6,7 +6,7 @@ import (
 	"slipway/internal/platform/id"
 )
 
-// A site is due while one of its programs runs, and once more after the last one has ended.
+// A site must be due for measurement while one of its programs runs, and once more after the last one has ended.
 func TestDue(t *testing.T) {
 	t.Parallel()
 	m := New(Config{})
@@ -18,7 +18,7 @@ func TestDue(t *testing.T) {
 	}{
 		{func() {}, "one other"},
 		{first, "one other"},
-		{first, "one other"}, // ended twice is ended once
+		{first, "one other"}, // a second end has no effect
 		{other, "one other"},
 		{func() {}, "one"},
 		{second, "one"},

@@ -13,7 +13,7 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// dialed is a program that is a listener.
+// dialed is a program that a listener answers for.
 type dialed struct {
 	runtime.Program
 	addr string
@@ -23,8 +23,8 @@ func (d dialed) Dial(ctx context.Context) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "tcp", d.addr)
 }
 
-// A program whose answers begin with more than a server takes costs the service no more
-// memory than that, whatever kind of request it answers.
+// If a program's answer has a head larger than the limit, the service must use no more memory than that limit, whatever
+// kind of request it answers.
 func TestAnswersWithHugeHeads(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

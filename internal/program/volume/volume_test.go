@@ -14,7 +14,8 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// A shared directory that is not mounted, another one, or one that hangs can't be used until it is back; a node's own always can.
+// A shared directory that is not mounted, is another one, or hangs must not be used until it is back. A node's own
+// directory must always be usable.
 func TestVolume(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -50,7 +51,7 @@ func TestVolume(t *testing.T) {
 	wait.Until(t, "another one's is refused", func() bool { return says("another installation") })
 	put("one")
 	wait.Until(t, "it is back", func() bool { return says("") })
-	// Whoever opens a pipe waits for a writer, as for a server of files that hangs.
+	// To open a pipe is to wait for a writer, so it stands for a file server that hangs.
 	if err := os.Remove(mark); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"slipway/internal/platform/fault"
 )
 
-// site serves text as a release, and counts how often it is asked.
+// site serves text as a release, and counts the requests.
 func site(t *testing.T, text string, status int) (*http.Client, string, *atomic.Int64) {
 	t.Helper()
 	asked := &atomic.Int64{}
@@ -34,7 +34,8 @@ func sumOf(text string) string {
 	return "#sha256=" + hex.EncodeToString(sum[:])
 }
 
-// The release is downloaded once, whoever wants it at the same time, and another process uses the same file.
+// The release must be downloaded only once, however many ask for it at the same time, and another process must use the
+// same file.
 func TestDownloadedOnce(t *testing.T) {
 	t.Parallel()
 	const text = "#!/usr/bin/env php\n<?php echo 1;"
@@ -62,7 +63,7 @@ func TestDownloadedOnce(t *testing.T) {
 	if err != nil || asked.Load() != 1 {
 		t.Errorf("downloaded %d times, %v", asked.Load(), err)
 	}
-	// A file that was damaged meanwhile isn't run.
+	// A file that was damaged in the meantime must not be run.
 	if err := os.WriteFile(at, []byte("<?php evil();"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func TestDownloadedOnce(t *testing.T) {
 	}
 }
 
-// What isn't the release is refused, in words that say what to do, and leaves nothing behind.
+// A file that is not the release must be refused with a message that says what to do, and must leave nothing behind.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -112,7 +113,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// The operator's own program goes before any download.
+// The operator's own program must be preferred to a download.
 func TestOperators(t *testing.T) {
 	t.Parallel()
 	wp := filepath.Join(t.TempDir(), "wp")

@@ -190,10 +190,11 @@ func TestFailuresEmptyCaches(t *testing.T) {
 	}
 }
 
-// NoRedis is for Host.
+// NoRedis implements Host.
 func (host) NoRedis() string { return "" }
 
-// A node that runs no programs knows nothing of what those of others have; where none can run there is no object cache either.
+// A node that runs no programs must not say that the programs of other nodes have no object cache. Where no node can
+// run it, none is offered.
 func TestObjectCacheElsewhere(t *testing.T) {
 	for _, x := range []struct {
 		config  Config

@@ -15,7 +15,7 @@ import (
 	"slipway/internal/wordpress/pagecache"
 )
 
-// fill asks for a page and stores what a program would answer.
+// fill requests a page and stores the answer that a program would give.
 func fill(c *pagecache.Cache, r *http.Request, body string) {
 	h := http.Header{"Content-Type": {"text/html; charset=UTF-8"}}
 	defer c.Filling("site", r)()
@@ -24,7 +24,7 @@ func fill(c *pagecache.Cache, r *http.Request, body string) {
 	_, _ = io.ReadAll(resp.Body)
 }
 
-// shown returns what a page shows.
+// shown returns the body of a page.
 func shown(p *pagecache.Page) string {
 	_, body := p.Answer("")
 	return string(body)
@@ -38,7 +38,7 @@ func request(path string, header ...string) *http.Request {
 	return r
 }
 
-// answering are programs that all answer so.
+// answering implements Programs with programs that all give the same answer.
 type answering server
 
 func (a answering) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, error) {
@@ -47,7 +47,7 @@ func (a answering) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, 
 
 func (a answering) Awake(id.Deployment) (*endpoint.Endpoint, bool) { return nil, false }
 
-// through returns the way through the guard of a site's deployment to a program that answers so.
+// through returns the transport that leads through the guard of a site's deployment to a program.
 func through(w *WordPress, site id.Site, deployment id.Deployment, program answering) http.RoundTripper {
 	gs := guard.New(guard.Config{Programs: program, Cache: w.cache, Sites: guarded{w}})
 	return gs.Endpoint(guard.Served{Site: site, Owner: "owner"}, deployment).Transport

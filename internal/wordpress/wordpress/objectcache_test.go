@@ -20,7 +20,7 @@ import (
 	"slipway/internal/program/redis"
 )
 
-// objects is an object cache as a site has it: PHP asks, a Redis answers.
+// objects runs the object cache as a site runs it: PHP sends commands, and a Redis answers.
 type objects struct {
 	t                   *testing.T
 	dir, socket, epochs string
@@ -29,7 +29,7 @@ type objects struct {
 
 func newObjects(t *testing.T) *objects {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "oc-") // short: a unix socket's path has 108 bytes
+	dir, err := os.MkdirTemp("", "oc-") // short: a unix socket's path must not be longer than 108 bytes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func newObjects(t *testing.T) *objects {
 	return o
 }
 
-// redis runs a real one until the test has ended, or stop is called.
+// redis runs a real Redis until the test ends or stop is called.
 func (o *objects) redis(more ...string) (stop func()) {
 	o.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -66,7 +66,7 @@ func (o *objects) redis(more ...string) (stop func()) {
 	return stop
 }
 
-// shared has the operator's server answer, over the way of a site, until the test has ended, or stop is called.
+// shared makes the operator's Redis server answer through the relay of a site until the test ends or stop is called.
 func (o *objects) shared(of id.Site) (stop func()) {
 	o.t.Helper()
 	own := newObjects(o.t)
@@ -112,8 +112,8 @@ func (o *objects) php(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// The object cache answers every call as WordPress's own does, also when nothing is left in the
-// request and all of it comes from Redis, for one blog and for several.
+// The object cache must answer every call as WordPress's own does, even if the request has no value left in memory and
+// all values come from Redis. This holds for one blog and for several.
 func TestObjectCacheIsWordPress(t *testing.T) {
 	t.Parallel()
 	for _, multisite := range []string{"", "1"} {
@@ -131,7 +131,7 @@ func TestObjectCacheIsWordPress(t *testing.T) {
 	}
 }
 
-// On the operator's server, too, where each site has its own values.
+// The object cache must also work on the operator's Redis server, where each site has its own values.
 func TestObjectCacheOnServer(t *testing.T) {
 	t.Parallel()
 	o := newObjects(t)
@@ -158,7 +158,7 @@ func TestObjectCacheOnServer(t *testing.T) {
 	is("late", "true true truefalse", "late", filepath.Join(o.dir, "ours"))
 	is("what was read before a change", "false", "get", "options", "title")
 	is("set", "true", "set", "options", "title", "two")
-	for _, prefix := range []string{"site_b:", ""} { // whatever it says, it is the site of its way
+	for _, prefix := range []string{"site_b:", ""} { // the prefix that a client sends has no effect: the relay decides which site it is
 		env := o.env
 		o.env = append(slices.Clip(env), "SLIPWAY_REDIS_PREFIX="+prefix)
 		is("as "+prefix, "false", "get", "options", "title")
@@ -168,8 +168,8 @@ func TestObjectCacheOnServer(t *testing.T) {
 	is("without the server", "none", "set", "options", "title", "three")
 }
 
-// Values are there for the next request, and for none once the database has been changed by
-// somebody else, who says so by another epoch.
+// Values must be there for the next request. No request may get them once somebody else has changed the database and
+// has set another epoch to say so.
 func TestObjectCacheEpochs(t *testing.T) {
 	t.Parallel()
 	o := newObjects(t)
@@ -188,13 +188,13 @@ func TestObjectCacheEpochs(t *testing.T) {
 	}
 	is("after another epoch", "false", "get", "options", "title")
 
-	// A request that has begun before it changes a value that others have read since.
+	// Here a request begins, other requests read a value, and then the first request changes that value.
 	is("late", "true true truefalse", "late", filepath.Join(o.dir, "ours"))
 	is("what was read before a change", "false", "get", "options", "title")
 	is("what was read before a deletion", "false", "get", "options", "name")
 
-	// While others change the database Redis is not asked; what a request that began meanwhile
-	// has changed at its end is not hidden by what others have read since.
+	// While others change the database, Redis must not be asked. What a request that began meanwhile changes must not
+	// be hidden by values that others have read since.
 	is("set", "true", "set", "options", "title", "before")
 	for _, epoch := range []string{"offabc", "third"} {
 		if err := os.WriteFile(filepath.Join(o.dir, "ours"), []byte(epoch), 0o600); err != nil {
@@ -205,7 +205,7 @@ func TestObjectCacheEpochs(t *testing.T) {
 	is("a request while it is paused", "true falsenone", "paused", filepath.Join(o.dir, "ours"))
 	is("what was read before its change", "false", "get", "options", "title")
 
-	// What a request changes while there is no Redis, nobody finds as it was.
+	// When a request changes a value while Redis is down, no later request may find the old value.
 	is("set", "true", "set", "options", "title", "two")
 	stop()
 	is("without Redis", "none", "set", "options", "title", "three")
@@ -216,7 +216,7 @@ func TestObjectCacheEpochs(t *testing.T) {
 	o.redis()
 	is("with a new one", "false", "get", "options", "title")
 
-	// A drop-in of the site's own goes before ours, and the log says so once.
+	// A drop-in of the site's own takes precedence over ours, and the log must say so once.
 	if err := os.WriteFile(filepath.Join(o.dir, "object-cache.php"), []byte("<?php"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -230,8 +230,8 @@ func TestObjectCacheEpochs(t *testing.T) {
 	is("the second request", "none", "get", "options", "title")
 }
 
-// Whatever answers in Redis's place, the request goes on within its memory and is not kept long,
-// and what Redis held is not found any more.
+// Whatever answers in Redis's place, the request must stay within its memory limit and must not wait long, and values
+// that Redis held before must not be found any more.
 func TestObjectCacheOfAnEnemy(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(c net.Conn){
@@ -268,13 +268,13 @@ func TestObjectCacheOfAnEnemy(t *testing.T) {
 					t.Cleanup(func() { c.Close() })
 					go func() {
 						in := bufio.NewReader(c)
-						var lines [5]string // ECHO and its word
+						var lines [5]string // ECHO and its argument
 						for i := range lines {
 							lines[i], _ = in.ReadString('\n')
 						}
 						fmt.Fprintf(c, "%s%s", lines[3], lines[4])
 						if name == "drops" || name == "nothing" {
-							answer(c) // and reads nothing any more
+							answer(c) // and reads nothing after that
 							return
 						}
 						go func() { _, _ = io.Copy(io.Discard, in) }()
@@ -300,7 +300,7 @@ func repeat(c net.Conn, text string) {
 	}
 }
 
-// trickle sends a value byte by byte, each before anybody is tired of waiting.
+// trickle sends a value byte by byte, so that no single read reaches its timeout.
 func trickle(c net.Conn) {
 	_, _ = io.WriteString(c, "$1000000\r\n")
 	tick := time.NewTicker(50 * time.Millisecond)

@@ -19,15 +19,16 @@ import (
 	"slipway/internal/wordpress/guard"
 )
 
-// What one node purges is stale on another, and what was made since then is not.
+// When one node purges pages, they must be stale on another node as well, and pages made since then must stay fresh.
 func TestPurgeReachesOtherNodes(t *testing.T) {
 	t.Parallel()
 	url := dbtest.URL(t)
 	here := dbtest.Open(t, url)
-	if here.Single() { // SQLite: there is no other node
+	if here.Single() { // SQLite has no other node
 		return
 	}
-	// The database's clock is far behind those of the nodes, and says when pages were purged. One of them is wrong about it by a second.
+	// The database's clock, by which purges are recorded, is far behind the clocks of the nodes. One of the nodes has
+	// measured the difference wrongly by a second.
 	behind := func(by string) {
 		err := here.Admin(t.Context(), `CREATE OR REPLACE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql
 			AS $$SELECT pg_catalog.clock_timestamp() - interval '`+by+`'$$`)
@@ -48,7 +49,7 @@ func TestPurgeReachesOtherNodes(t *testing.T) {
 	cleared := make(chan string, 100)
 	a := New(Config{DB: here})
 	b := New(Config{DB: there, Host: host(func(site string) {
-		time.Sleep(50 * time.Millisecond) // it takes a moment, in which visitors come
+		time.Sleep(50 * time.Millisecond) // the purge takes a moment, in which visitors come
 		fill(a.cache, request("/"), "made of what the object cache still had")
 		cleared <- site
 	})})
@@ -83,7 +84,7 @@ func TestPurgeReachesOtherNodes(t *testing.T) {
 		t.Errorf("purged at %s, by this machine's clock; %v", at, err)
 	}
 
-	// The program is on the other node, with its object cache.
+	// The program and its object cache are on the other node.
 	for range 2 {
 		a.purgeAll(t.Context(), "site")
 		if site := <-cleared; site != "site" {
@@ -101,7 +102,8 @@ func TestPurgeReachesOtherNodes(t *testing.T) {
 	}
 }
 
-// Once a command of a site has ended its pages are stale; what is no WordPress has none to be noted.
+// Once a command of a site has ended, the site's pages must be stale. For a site that is not WordPress nothing may be
+// recorded.
 func TestChangedByCommands(t *testing.T) {
 	t.Parallel()
 	w := New(Config{DB: dbtest.New(t)})
@@ -125,7 +127,8 @@ func TestChangedByCommands(t *testing.T) {
 	}
 }
 
-// Archives of imports are where every node finds them, where nodes share storage; one that a node has alone stays there.
+// Archives of imports must be where every node finds them if the nodes share storage. An archive that only one node has
+// must stay on that node.
 func TestImportsOfAllNodes(t *testing.T) {
 	t.Parallel()
 	own, all := t.TempDir(), t.TempDir()
@@ -145,11 +148,11 @@ func TestImportsOfAllNodes(t *testing.T) {
 	}
 }
 
-// Whatever an answer of one site says, it purges and stores pages of that site alone.
+// Whatever headers a site's answer has, it must purge and store pages of that site only.
 func TestAnswersConcernTheirSite(t *testing.T) {
 	t.Parallel()
 	w := New(Config{DB: dbtest.New(t)})
-	fill(w.cache, request("/"), "mine") // of "site"
+	fill(w.cache, request("/"), "mine") // the page belongs to "site"
 	g := through(w, "hostile", "hostile", func(*http.Request) (*http.Response, error) {
 		h := http.Header{
 			"Content-Type":    {"text/html"},
@@ -174,15 +177,15 @@ func TestAnswersConcernTheirSite(t *testing.T) {
 	}
 }
 
-// A page that was asked for before a purge is not fresh after it, however late its answer comes:
-// the program has read what it shows before the change.
+// A page that was requested before a purge must not be fresh after it, however late its answer comes, because the
+// program read the content before the change.
 func TestPurgeWhileAPageIsMade(t *testing.T) {
 	t.Parallel()
 	w := New(Config{DB: dbtest.New(t)})
 	page := func(purges string, meanwhile func()) {
 		t.Helper()
 		g := through(w, "site", "site", func(*http.Request) (*http.Response, error) {
-			time.Sleep(time.Microsecond) // two moments
+			time.Sleep(time.Microsecond) // so that the two times differ
 			meanwhile()
 			h := http.Header{"Content-Type": {"text/html"}, "X-Slipway-Cache": {"page"}}
 			if purges != "" {
@@ -218,8 +221,8 @@ func TestPurgeWhileAPageIsMade(t *testing.T) {
 	}
 }
 
-// Each deployment of a site has pages of its own, since its themes and plugins are others; what
-// changes the site's content makes those of all of them stale.
+// Each deployment of a site must have its own pages, because its themes and plugins differ. A change of the site's
+// content must make the pages of all its deployments stale.
 func TestPagesOfDeployments(t *testing.T) {
 	t.Parallel()
 	w := New(Config{DB: dbtest.New(t)})

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Errors of WordPress are told in words, whichever form it gives them.
+// The service must extract a readable message from an error of WordPress, whichever form the error has.
 func TestReason(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{

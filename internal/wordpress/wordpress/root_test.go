@@ -18,7 +18,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// owned returns a WordPress site of the owner "own", which is live. change completes the configuration.
+// owned returns a live WordPress site of the owner "own". change completes the configuration.
 func owned(t *testing.T, change ...func(*Config)) (*WordPress, *db.DB) {
 	t.Helper()
 	d := dbtest.New(t)
@@ -50,7 +50,8 @@ func owned(t *testing.T, change ...func(*Config)) (*WordPress, *db.DB) {
 	return w, d
 }
 
-// Root files are what visitors get at once, and what can't be served or obeyed is refused whole.
+// Visitors must get root files at once. A set that has a file which cannot be served or a rule which cannot be obeyed
+// must be refused as a whole.
 func TestRootFiles(t *testing.T) {
 	t.Parallel()
 	w, d := owned(t)
@@ -103,7 +104,7 @@ func TestRootFiles(t *testing.T) {
 	if text := get("/ads.txt"); text != "none" {
 		t.Errorf("ads.txt is %q", text)
 	}
-	// Requests don't read the database, where a site's files may be 256 KiB.
+	// Requests must not read root files from the database, where they may be 256 KiB per site.
 	if err := d.Admin(t.Context(), `UPDATE wordpress_sites SET root_files = '{"ads.txt": "read"}'`); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +163,8 @@ func TestRootFiles(t *testing.T) {
 	}
 }
 
-// What an owner keeps from the page cache is checked, stored, and known to the guard, and the program isn't started anew for it.
+// What an owner excludes from the page cache must be checked, stored, and known to the guard, and the program must not
+// be restarted for it.
 func TestPageCacheSettings(t *testing.T) {
 	t.Parallel()
 	w, d := owned(t)
@@ -206,7 +208,7 @@ func TestPageCacheSettings(t *testing.T) {
 	}
 }
 
-// A new WordPress is backed up every day, and seven daily backups are kept, where backups are possible.
+// Where backups are possible, a new WordPress must be backed up every day, and seven daily backups must be kept.
 func TestNewSitesAreBackedUp(t *testing.T) {
 	t.Parallel()
 	for _, to := range []*repository.Repository{nil, repository.New(repository.Config{})} {

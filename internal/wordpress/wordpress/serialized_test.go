@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Replacing in a serialized value is the same as replacing in the value and serializing
-// that, whatever it is made of; what is not serialized is text.
+// Replacing text in a serialized value must give the same as replacing it in the value and then serializing that,
+// whatever the value contains. Input that is not serialized must be treated as text.
 func TestSerializedValuesStayWhole(t *testing.T) {
 	t.Parallel()
 	php, err := exec.LookPath("php")

@@ -2,7 +2,7 @@ package wordpress
 
 import "net/http"
 
-// server answers in place of the network.
+// server is an HTTP transport that answers in place of the network.
 type server func(r *http.Request) (*http.Response, error)
 
 func (s server) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -10,7 +10,7 @@ import (
 	"slipway/internal/tenant/operation"
 )
 
-// Nothing begins to change a WordPress while it is being restored.
+// No work that changes a WordPress may begin while the site is being restored.
 func TestWorkKeepsApartFromRestores(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)

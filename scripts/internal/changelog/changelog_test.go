@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A release has the changes by kind above the releases before it, the folder is empty afterwards, the notes are its section,
-// and VERSION names it.
+// A release must list the changes by kind, above the earlier releases. Afterwards the folder must be empty, the notes
+// must be the release's section, and VERSION must name it.
 func TestGather(t *testing.T) {
 	root := t.TempDir()
 	write := func(name, text string) {
@@ -54,7 +54,7 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// What people noted can be gathered, and every release that is there can be read.
+// It must be possible to gather all noted changes and to read every existing release.
 func TestChanges(t *testing.T) {
 	if _, _, err := Read("../../.."); err != nil {
 		t.Error(err)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A program counts where it usually is and anywhere in PATH.
+// A program must be found at its usual place and anywhere in PATH.
 func TestMissing(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "sluice"), []byte("#!/bin/true\n"), 0o755); err != nil {
@@ -38,13 +38,13 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// It asks for a password only where somebody can give one, and else says what to do.
+// The command must ask for a password only if somebody can type one, and must otherwise say what to do.
 func TestMeans(t *testing.T) {
 	t.Parallel()
 	yes, no := func() bool { return true }, func() bool { return false }
 	for name, tt := range map[string]struct {
 		m    means
-		want string // what apt-get is run by, or part of the error
+		want string // the command that runs apt-get, or part of the error
 	}{
 		"another system":    {means{root: true, asked: true, silent: yes}, "a and b with your system's package manager"},
 		"root":              {means{apt: true, root: true, asked: true, silent: yes}, ""},
@@ -79,7 +79,8 @@ func TestColorsOnlyOnTerminals(t *testing.T) {
 	}
 }
 
-// What the Makefile and the checks install is known here: of another name nobody could tell that it is there.
+// Every package that the Makefile and the checks install must be known here. Otherwise nobody can tell whether it is
+// installed.
 func TestInstalledIsKnown(t *testing.T) {
 	t.Parallel()
 	quoted := regexp.MustCompile(`"([^"]*)"`)

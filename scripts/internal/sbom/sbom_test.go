@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// The list of an image has Debian's packages, with addresses of packages as scanners read them, and a program's modules.
+// The list of an image must have Debian's packages, with package URLs that scanners can read, and the modules of a
+// program.
 func TestComponents(t *testing.T) {
 	const status = "Package: libstdc++6\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1:12.2.0-14+deb12u1\nDescription: text\n Package: not one\n\n" +
 		"Package: bash\nArchitecture: amd64\nVersion: 5.2\n"

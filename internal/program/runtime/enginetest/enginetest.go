@@ -1,6 +1,6 @@
-// Package enginetest owns the promises of [runtime.Engine] as tests that every engine passes,
-// wherever it runs programs. It knows specifications and what programs see, and nothing of a
-// host.
+// Package enginetest owns the promises of [runtime.Engine]: tests that every engine must pass,
+// wherever it runs programs. The tests use specifications and what programs see, and know
+// nothing of a host.
 package enginetest
 
 import (
@@ -22,7 +22,7 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// Setup is an engine under test, on which nothing runs yet and storage may be used.
+// Setup has an engine under test, on which nothing runs yet and where storage may be used.
 type Setup struct {
 	Engine runtime.Engine
 	// Bundle stores files for programs to run from.
@@ -59,7 +59,7 @@ func Run(t *testing.T, setup func(t *testing.T) Setup) {
 	}
 }
 
-// patience is how long anything may take on a machine with much else to do.
+// patience is how long anything may take on a machine that is busy with other work.
 const patience = time.Minute
 
 type world struct {
@@ -70,7 +70,7 @@ type world struct {
 	out []string
 }
 
-// script answers with what it is asked to try.
+// script is a program that tries what a request asks for and answers with the result.
 const script = `
 const http = require('http'), fs = require('fs'), net = require('net')
 const tries = {
@@ -136,7 +136,7 @@ func (w *world) start(s runtime.Spec) runtime.Program {
 	return p
 }
 
-// ask asks a program, waiting until it listens.
+// ask sends a request to a program, and waits until it listens.
 func (w *world) ask(p runtime.Program, what string, arg ...string) string {
 	w.t.Helper()
 	c := &http.Client{Timeout: patience, Transport: &http.Transport{
@@ -164,7 +164,7 @@ func (w *world) ask(p runtime.Program, what string, arg ...string) string {
 	}
 }
 
-// ended waits for a program's end.
+// ended waits until a program has ended.
 func (w *world) ended(p runtime.Program) runtime.Exit {
 	w.t.Helper()
 	select {
@@ -213,7 +213,7 @@ func answers(w *world) {
 	if _, err := p.Dial(w.t.Context()); err == nil {
 		w.t.Error("it was dialed after its end")
 	}
-	p.Stop(0) // again does nothing
+	p.Stop(0) // a second Stop must do nothing
 }
 
 func ignoresStop(w *world) {
@@ -283,7 +283,7 @@ func outOfMemory(w *world) {
 }
 
 func processes(w *world) {
-	p := w.start(w.spec("spawns")) // with 64 of them, threads included
+	p := w.start(w.spec("spawns")) // 64 processes at most, including threads
 	if n, err := strconv.Atoi(w.ask(p, "spawn", "100")); err != nil || n < 1 || n >= 64 {
 		w.t.Errorf("%d processes were begun, %v", n, err)
 	}

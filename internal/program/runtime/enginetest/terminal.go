@@ -11,7 +11,7 @@ import (
 
 // screen holds what a program wrote to its terminal.
 type screen struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the following fields
 	text  strings.Builder
 	wrote chan struct{}
 }
@@ -33,7 +33,7 @@ func (s *screen) String() string {
 	return s.text.String()
 }
 
-// terminalOf gives a program a terminal, and returns its screen and what types into it.
+// terminalOf gives a program a terminal, and returns its screen and a writer that types into it.
 func (w *world) terminalOf(s *runtime.Spec, sizes <-chan runtime.Size) (*screen, *io.PipeWriter) {
 	in, typed := io.Pipe()
 	w.t.Cleanup(func() { in.Close() })
@@ -76,7 +76,7 @@ func terminal(w *world) {
 	if e := w.ended(p); e.Code != 6 {
 		w.t.Errorf("it ended as %+v", e)
 	}
-	w.shows(screen, `typed "q"`) // what it wrote before its end
+	w.shows(screen, `typed "q"`) // the program wrote this before its end
 }
 
 func interrupts(w *world) {
@@ -86,7 +86,7 @@ func interrupts(w *world) {
 	screen, typed := w.terminalOf(&s, nil)
 	p := w.start(s)
 	w.shows(screen, "begun")
-	io.WriteString(typed, "\x03") // Ctrl+C ends what runs in the foreground
+	io.WriteString(typed, "\x03") // Ctrl+C ends the process in the foreground
 	w.shows(screen, "interrupted")
 	w.shows(screen, "next")
 	typed.Close()
