@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// repeatable says, for each file with statements that add to what a row has, what keeps a write that is repeated after an unknown commit
-// from counting twice.
+// repeatable names each file with statements that add to values of a row, and says what keeps a write from counting
+// twice if it is repeated after an unknown commit.
 var repeatable = map[string]string{
 	"internal/deploy/upload/receive.go":   "the client sends a file again only if the server says that it lacks it",
 	"internal/program/figures/figures.go": "a mark (db.Tx.MarkTx); TestUnknownCommit of its package",
@@ -21,8 +21,8 @@ var repeatable = map[string]string{
 	"internal/web/idempotency/usage.go":   "counts answers whose rows the same transaction inserts",
 }
 
-// A statement that adds to a row counts twice when it is repeated, unless something in its transaction tells that it was done. Each file
-// with one says what that is.
+// A statement that adds to a row counts twice if it is repeated, unless something in its transaction shows that it was
+// done. For each file with such a statement, the table must say what that is.
 func TestAdditiveWritesAreRepeatable(t *testing.T) {
 	t.Parallel()
 	adds := regexp.MustCompile(`\+ excluded\.|\b(\w+) = (?:\w+\.)?(\w+) \+ \$\d`)

@@ -18,7 +18,7 @@ import (
 	"testing"
 )
 
-// folder is one package of the product as its sources show it.
+// folder is one package of the product, read from its sources.
 type folder struct {
 	name    string // below internal: "tenant/site", "platform/blob/blobtest"; or "cmd/slipway"
 	doc     string
@@ -68,8 +68,8 @@ func product(t *testing.T) map[string]folder {
 	return out
 }
 
-// districts reads the folders of internal from the fenced block of ARCHITECTURE.md that begins with
-// server: their names from the top, and the packages of each. One without packages is a package itself.
+// districts reads the folders of internal from the fenced block of ARCHITECTURE.md that begins with server. It returns
+// their names from top to bottom, and the packages of each. A district without packages is a package itself.
 func districts(t *testing.T) (order []string, rooms map[string][]string) {
 	t.Helper()
 	text, err := os.ReadFile("ARCHITECTURE.md")
@@ -92,8 +92,8 @@ func districts(t *testing.T) (order []string, rooms map[string][]string) {
 	return order, rooms
 }
 
-// An import leads to the same district or to one further down, the edge asks no tenant, and
-// ARCHITECTURE.md lists what is there.
+// An import must lead to the same district or to a lower one, the edge must not import tenant, and ARCHITECTURE.md must
+// list exactly what exists.
 func TestDistricts(t *testing.T) {
 	t.Parallel()
 	order, rooms := districts(t)
@@ -141,8 +141,8 @@ func TestDistricts(t *testing.T) {
 	}
 }
 
-// An exported function field hides who calls whom. What is left of them is small: callbacks of one call, and
-// what a test replaces.
+// An exported function field hides who calls whom. Only a few may remain: callbacks of one call, and functions that a
+// test replaces.
 func TestFunctionFields(t *testing.T) {
 	t.Parallel()
 	var found []string
@@ -204,8 +204,8 @@ var (
 	written = regexp.MustCompile(`\b(?:INSERT (?:OR [A-Z]+ )?INTO|DELETE FROM|UPDATE)\s+([a-z][a-z_]*)\b`)
 )
 
-// schema reads from the migrations which packages write each table, which one reads it for
-// them, and which views there are.
+// schema reads from the migrations which packages write each table, which package reads it for all others, and which
+// views exist.
 func schema(t *testing.T) (writers map[string][]string, readers map[string]string, views map[string]bool) {
 	t.Helper()
 	writers, readers, views = map[string][]string{}, map[string]string{}, map[string]bool{}
@@ -243,9 +243,8 @@ func schema(t *testing.T) (writers map[string][]string, readers map[string]strin
 	return writers, readers, views
 }
 
-// A table is read by the package that writes it, or by the one that its comment says reads it
-// for all, and by no other: who reads across nouns reads a view, which says what others may
-// rely on.
+// A table may be read only by the package that writes it, or by the one that its comment names as its reader. Every
+// other package must read a view, which defines what others may rely on.
 func TestOthersReadViews(t *testing.T) {
 	t.Parallel()
 	writers, readers, views := schema(t)
@@ -269,8 +268,8 @@ func TestOthersReadViews(t *testing.T) {
 	}
 }
 
-// A table is written by the package that the comment above its CREATE TABLE names, and
-// by no other: whoever wants to know who may change a row reads one package.
+// Only the package that the comment above a CREATE TABLE names may write that table. To find out who may change a row,
+// one has to read only one package.
 func TestOneWriterPerTable(t *testing.T) {
 	t.Parallel()
 	writers, _, _ := schema(t)
@@ -289,7 +288,7 @@ func TestOneWriterPerTable(t *testing.T) {
 	}
 }
 
-// A package says in its first sentence what it owns.
+// The first sentence of a package comment must say what the package owns.
 func TestPackageComments(t *testing.T) {
 	t.Parallel()
 	for name, p := range product(t) {
@@ -304,8 +303,7 @@ func TestPackageComments(t *testing.T) {
 	}
 }
 
-// Every path that the documents name in code font is there: a map that points nowhere
-// is worse than none.
+// Every path in code font in the documents must exist.
 func TestDocumentsPointSomewhere(t *testing.T) {
 	t.Parallel()
 	pointer := regexp.MustCompile("`((?:internal|cmd|docs|e2e|scripts|examples|bench|changes)/[a-zA-Z0-9_./*-]*)`")
@@ -324,7 +322,7 @@ func TestDocumentsPointSomewhere(t *testing.T) {
 	}
 }
 
-// Every decision has a number of its own, in its name and in its heading.
+// Every decision must have a number of its own, in its file name and in its heading.
 func TestDecisionsAreNumbered(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("docs/adr/*.md")
@@ -355,7 +353,7 @@ func TestDecisionsAreNumbered(t *testing.T) {
 	}
 }
 
-// The example's stylesheet is served as immutable, so the name must follow the content.
+// The example's style sheet is served as immutable, so its name must follow its content.
 func TestExampleFingerprints(t *testing.T) {
 	t.Parallel()
 	sheets, err := filepath.Glob("examples/hello/assets/style.*.css")

@@ -13,8 +13,7 @@ import (
 	"testing"
 )
 
-// The product uses the terms of docs/glossary.md, and none of the words that the glossary
-// lists as their rivals.
+// The product must use the terms of docs/glossary.md, and none of the words that the glossary says to avoid.
 func TestGlossary(t *testing.T) {
 	t.Parallel()
 	terms, rivals := readGlossary(t)
@@ -36,8 +35,7 @@ func TestGlossary(t *testing.T) {
 	}
 }
 
-// readGlossary returns the terms of the glossary's tables, and the words that its last table
-// says to avoid.
+// readGlossary returns the terms of the glossary's tables, and the words that its last table says to avoid.
 func readGlossary(t *testing.T) (terms, rivals []string) {
 	text, err := os.ReadFile("docs/glossary.md")
 	if err != nil {
@@ -59,7 +57,7 @@ func readGlossary(t *testing.T) (terms, rivals []string) {
 
 var (
 	tableRow = regexp.MustCompile(`(?m)^\| ([^|-][^|]*) \| ([^|]*) \|$`)
-	// What people don't read: code in documents; attributes, comments and names in templates.
+	// These match what people do not read: code in documents, and attributes, comments and names in templates.
 	codeSpan = regexp.MustCompile("(?s)```.*?```|`[^`]*`|<!--.*?-->")
 	markup   = regexp.MustCompile(`(?s)\{\{/\*.*?\*/\}\}|(data-[a-z-]+|class|id)="[^"]*"|\$?\.[A-Z][\w.]*`)
 )
@@ -69,8 +67,8 @@ func splitTerms(cell string) []string {
 	return strings.Split(strings.NewReplacer(" (", ", ", ")", "").Replace(cell), ", ")
 }
 
-// shownTexts returns what people read of each file: documents, templates, and the strings of
-// Go files that are sentences.
+// shownTexts returns what people read of each file: documents, templates, and those strings of Go files that are
+// sentences.
 func shownTexts(t *testing.T) map[string]string {
 	texts := map[string]string{}
 	for _, root := range []string{"README.md", "docs", "internal", "cmd"} {
@@ -105,7 +103,7 @@ func shownTexts(t *testing.T) map[string]string {
 	return texts
 }
 
-// sentences returns the strings of a Go file that have a space, one a line.
+// sentences returns the strings of a Go file that contain a space, one per line.
 func sentences(t *testing.T, path string) string {
 	f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
 	if err != nil {

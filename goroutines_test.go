@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// A panic in a goroutine ends the process, and with it the requests of everybody. Goroutines run under package panics, or say in a line
-// // uncaught: reason why none of a tenant's input can make them panic, or who else catches it. What runs on a developer's machine
-// (internal/client) ends alone.
+// A panic in a goroutine ends the process, and with it everybody's requests. A goroutine must be started through
+// package panics, or a line // uncaught: must give the reason why no tenant's input can make it panic, or say who else
+// catches the panic. Code that runs on a developer's machine (internal/client) is exempt, because it ends only itself.
 func TestGoroutinesCatchPanics(t *testing.T) {
 	t.Parallel()
 	files, groups := map[string][]byte{}, map[string]map[string]bool{}
@@ -65,7 +65,7 @@ func panicGroups(t *testing.T, name string, source []byte, names map[string]bool
 	})
 }
 
-// uncaught returns how many goroutines of a file have a reason, and which run neither under package panics nor have one.
+// uncaught returns how many goroutines of a file have a reason, and which ones have none and do not use package panics.
 func uncaught(t *testing.T, name string, source []byte, groups map[string]bool) (reasons int, problems []string) {
 	t.Helper()
 	const want = ": start it with package panics, or say // uncaught: why it can't panic, or who catches it"
@@ -89,7 +89,7 @@ func uncaught(t *testing.T, name string, source []byte, groups map[string]bool) 
 	})
 }
 
-// catches reports whether what a goroutine runs calls package panics itself.
+// catches reports whether the function of a goroutine itself calls package panics.
 func catches(call *ast.CallExpr) (found bool) {
 	ast.Inspect(call, func(n ast.Node) bool {
 		if s, ok := n.(*ast.SelectorExpr); ok && text(s.X) == "panics" {
@@ -100,7 +100,8 @@ func catches(call *ast.CallExpr) (found bool) {
 	return found
 }
 
-// A goroutine that nothing catches is found, also in a group of another package; one with a reason, or under package panics, is not.
+// uncaught must find a goroutine whose panic nothing catches, even in a group of another package, but not one with a
+// reason or one that uses package panics.
 func TestUncaught(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]string{

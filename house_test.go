@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// sources calls f with every Go file of the product: no tests, nothing that is generated.
+// sources calls f with every Go file of the product, except tests and generated files.
 func sources(t *testing.T, f func(path string, text []byte)) {
 	t.Helper()
 	for _, root := range []string{"internal", "cmd"} {
@@ -34,11 +34,11 @@ func sources(t *testing.T, f func(path string, text []byte)) {
 	}
 }
 
-// widest is how many characters a line may have, a tab as one.
+// widest is the maximum number of characters of a line. A tab counts as one.
 const widest = 140
 
-// A line is read without scrolling. What can't be broken may be longer: a field's tag, a directive, what is
-// between backquotes and no SQL (pages, scripts, patterns).
+// Lines must be short enough to read without scrolling. What cannot be broken may be longer: a field's tag, a
+// directive, and text between backquotes that is not SQL (pages, scripts, patterns).
 func TestLinesAreShort(t *testing.T) {
 	t.Parallel()
 	sql := regexp.MustCompile(`\b(SELECT|INSERT|UPDATE|DELETE|WHERE)\b`)
@@ -85,14 +85,15 @@ func TestLinesAreShort(t *testing.T) {
 	})
 }
 
-// long says whether a line has more characters than one may have.
+// long reports whether a line has too many characters.
 func long(line string) bool { return utf8.RuneCountInString(line) > widest }
 
-// rawIDs is how many parameters of functions and methods hold an id as text: keys of caches, which know no nouns, and ids as they come
-// from outside. It only goes down.
+// rawIDs is the number of parameters that hold an id as text: keys of caches, which do not know what the id belongs to,
+// and ids that come from outside. The number may only go down.
 const rawIDs = 11
 
-// An id has its type (package id, or its noun's package): a site's can't be passed for an owner's.
+// An id must have its own type, from package id or from the package of its object, so that the id of a site cannot be
+// passed for that of an owner.
 func TestIDsAreTyped(t *testing.T) {
 	t.Parallel()
 	noun := regexp.MustCompile(`^(site|owner|deployment|webhook|operation|backup|upload|release|[a-z]\w*ID)s?$`)

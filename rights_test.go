@@ -12,13 +12,14 @@ import (
 	"slipway/e2e/rights"
 )
 
-// secretColumn matches the names that columns of secrets, and of what secrets are found by, have in this schema.
+// secretColumn matches the names that this schema gives to columns of secrets, and to columns by which secrets are
+// found.
 var secretColumn = regexp.MustCompile(`(^|_)(hash|digest|token|sealed|secrets?|credential|password|key|verifier|binding)$`)
 
-// secretComment matches what the schema says of columns that hold a secret, or what it is found by, under another name.
+// secretComment matches the comments that mark such columns if they have other names.
 var secretComment = regexp.MustCompile(`\b(sealed|hashed|hash of)\b`)
 
-// commented lists the text columns whose comment says that they hold a secret, as table.column.
+// commented lists, as table.column, the text columns whose comment says that they hold a secret.
 func commented(schema string) (list []string) {
 	begin, column := regexp.MustCompile(`^CREATE TABLE "?(\w+)`), regexp.MustCompile(`^[\s,]*"?(\w+)"?\s+TEXT\b.*?--(.*)`)
 	table := ""
@@ -56,8 +57,8 @@ func columns(schema string) (list []string) {
 	return list
 }
 
-// TestRights fails where a column that looks like a secret is in no row of the table of rights, and where a stream that goes on
-// doesn't say in a comment which right keeps it open. It also keeps docs/rights.md.
+// TestRights fails if a column that looks like a secret is in no row of the table of rights, or if a long-lived stream
+// has no comment that names the right which keeps it open. It also checks or updates docs/rights.md.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	schema, err := os.ReadFile("internal/platform/db/schema.sql")
@@ -139,7 +140,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// rightsPage is docs/rights.md.
+// rightsPage returns the text of docs/rights.md.
 func rightsPage() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# What ends a right

@@ -18,26 +18,25 @@ import (
 
 var update = flag.Bool("update", false, "write docs/shares.md anew")
 
-// shared is a place in the code that makes something which many requests, sites or owners
-// use at once: a pool, a semaphore, a queue, a cache, or a map that lives on.
+// shared is a place in the code that creates something which many requests, sites or owners use at once: a pool, a
+// semaphore, a queue, a cache, or a long-lived map.
 type shared struct {
 	file string
 	line int
 	kind string
 	name string
-	// From the directive at it, "//share: total …; owner …; edge …": how much there is in
-	// all, what one owner may have of it, and what happens to who wants more.
+	// These come from the directive at that place, "//share: total …; owner …; edge …": how much there is in all, how
+	// much one owner may have, and what happens to whoever wants more.
 	total, owner, edge string
 }
 
-// A directive says how a place is shared, or that it isn't. gofmt puts the blank into those
-// that are part of a doc comment.
+// A directive says how a place is shared, or that it is not. gofmt adds the space to directives in doc comments.
 var (
 	directive = regexp.MustCompile(`^// ?share: total (.+?); owner (.+?); edge (.+)$`)
 	unshared  = regexp.MustCompile(`^// ?share: none, (.+)$`)
 )
 
-// shares reads the product's sources for what is shared.
+// shares searches the product's sources for shared places.
 func shares(t *testing.T) (found []shared, problems []string) {
 	t.Helper()
 	err := filepath.WalkDir("internal", func(p string, e fs.DirEntry, err error) error {
@@ -60,7 +59,7 @@ func shares(t *testing.T) (found []shared, problems []string) {
 	return found, problems
 }
 
-// sharesOf reads one file: what is shared, and what is wrong with what it says of that.
+// sharesOf reads one file, and returns its shared places and what is wrong with their directives.
 func sharesOf(name string, source []byte) (found []shared, problems []string, err error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, source, parser.ParseComments)
@@ -94,7 +93,7 @@ func sharesOf(name string, source []byte) (found []shared, problems []string, er
 		}
 		m := said[line]
 		if m == nil {
-			if s.kind != "queue" { // most slices are none
+			if s.kind != "queue" { // most slices are no queue
 				problems = append(
 					problems,
 					fmt.Sprintf("%s:%d: the %s %s has no line //share: total …; owner …; edge …", name, at.Line, s.kind, s.name),
@@ -114,17 +113,17 @@ func sharesOf(name string, source []byte) (found []shared, problems []string, er
 	return found, problems, nil
 }
 
-// testOnly reports whether a file's package is for tests: it is named so, as ARCHITECTURE.md
-// says of packages such as dbtest.
+// testOnly reports whether a file's package is only for tests. ARCHITECTURE.md defines the names of such packages, for
+// example dbtest.
 func testOnly(file string) bool { return strings.HasSuffix(filepath.Base(filepath.Dir(file)), "test") }
 
-// place is one shared thing as the syntax shows it.
+// place is a shared place found in the syntax tree.
 type place struct {
 	at         token.Pos
 	kind, name string
 }
 
-// sharedIn finds what is shared in a file: by how it is made, since Go has few ways to.
+// sharedIn finds the shared places of a file by how they are created, for which Go has only a few ways.
 func sharedIn(file *ast.File) (found []place) {
 	add := func(n ast.Node, kind, name string) { found = append(found, place{n.Pos(), kind, name}) }
 	var parents []ast.Node
@@ -152,7 +151,7 @@ func sharedIn(file *ast.File) (found []place) {
 			case "job.Loop":
 				add(n, "workers", assigned(parents, n))
 			}
-		case *ast.BinaryExpr: // a counter that is a bound: if x.Add(1) > most
+		case *ast.BinaryExpr: // a counter with a limit: if x.Add(1) > most
 			if call, ok := n.X.(*ast.CallExpr); ok && strings.HasSuffix(
 				text(call.Fun),
 				".Add",
@@ -182,7 +181,7 @@ func sharedIn(file *ast.File) (found []place) {
 	return found
 }
 
-// locked reports whether a struct's fields are used by many goroutines: it has a mutex or a map for them.
+// locked reports whether many goroutines use a struct's fields, which is so if it has a mutex or a sync.Map.
 func locked(s *ast.StructType) bool {
 	return slices.ContainsFunc(s.Fields.List, func(f *ast.Field) bool {
 		return text(f.Type) == "sync.Mutex" || text(f.Type) == "sync.RWMutex" || text(f.Type) == "sync.Map"
@@ -196,8 +195,7 @@ func isMap(e ast.Expr) bool {
 	return ok || text(e) == "sync.Map"
 }
 
-// small reports whether a channel's capacity is one: it holds a signal or an answer, and is
-// no queue.
+// small reports whether a channel's capacity is at most one: it holds a signal or an answer, and is no queue.
 func small(e ast.Expr) bool { return text(e) == "1" || text(e) == "0" }
 
 func names(f *ast.Field) string {
@@ -208,7 +206,7 @@ func names(f *ast.Field) string {
 	return strings.Join(all, ", ")
 }
 
-// assigned returns the name of what the value is given to.
+// assigned returns the name of the variable or field that gets the value.
 func assigned(parents []ast.Node, value ast.Node) string {
 	for i := len(parents) - 1; i >= 0; i-- {
 		switch p := parents[i].(type) {
@@ -249,8 +247,8 @@ func text(e ast.Expr) string {
 	return ""
 }
 
-// Every pool, semaphore, queue, cache and long-lived map of the program says what one owner
-// may have of it, and docs/shares.md lists them all.
+// Every pool, semaphore, queue, cache and long-lived map of the program must say how much one owner may have of it, and
+// docs/shares.md must list them all.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	found, problems := shares(t)
@@ -286,7 +284,7 @@ requests beyond that. ` + "`TestShares`" + ` makes this page from the ` + "`//sh
 	for _, s := range found {
 		if dir := strings.TrimPrefix(filepath.ToSlash(filepath.Dir(s.file)), "internal/"); dir != last {
 			last, mark = dir, ""
-			if dir == "tenant/billing" || dir == "tenant/stripe" { // the page is shown without them where there is no billing
+			if dir == "tenant/billing" || dir == "tenant/stripe" { // where there is no billing, the page is shown without them
 				mark = " <!-- billing -->"
 			}
 			fmt.Fprintf(&b, "\n## %s%[2]s\n%[2]s\n| where | kind | in all | of one owner | at the limit |%[2]s\n| --- | --- | --- | --- | --- |%[2]s\n", dir, mark)
@@ -296,7 +294,7 @@ requests beyond that. ` + "`TestShares`" + ` makes this page from the ` + "`//sh
 	return b.String()
 }
 
-// What TestShares looks for is found where it says nothing, and what says something is listed.
+// sharesOf must report a shared place that has no directive, and must list one that has.
 func TestSharesOf(t *testing.T) {
 	t.Parallel()
 	const said = "//share: total 2; owner 1; edge waits"

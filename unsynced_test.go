@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// A file that is written without waiting for the disk can be empty after a power cut: the service writes small files with
-// disk.Write, or says in a line // unsynced: reason why no later start relies on this one. A developer's machine (internal/client)
-// is not a server.
+// A file that is written without waiting for the disk can be empty after a power cut. The service must write small
+// files with disk.Write, or a line // unsynced: must give the reason why no later start relies on the file. Code on a
+// developer's machine (internal/client) is exempt, because that is not a server.
 func TestFilesAreSynced(t *testing.T) {
 	t.Parallel()
 	seen := 0
@@ -44,7 +44,8 @@ func unsynced(t *testing.T, name string, source []byte) (reasons int, problems [
 	})
 }
 
-// marked looks for places in a file that need a directive in their line or the one above: what says why, or is empty elsewhere.
+// marked finds places in a file that need a directive on their line or the line above. what returns the problem if the
+// directive is missing, and is empty for nodes that need none.
 func marked(t *testing.T, name string, source []byte, directive *regexp.Regexp, what func(ast.Node) string) (found int, problems []string) {
 	t.Helper()
 	files := token.NewFileSet()
@@ -87,7 +88,7 @@ func marked(t *testing.T, name string, source []byte, directive *regexp.Regexp, 
 	return len(used), problems
 }
 
-// A call is found without its reason, not with it, and a reason stands at a call.
+// unsynced must find a call without a reason but not one with a reason, and a reason must belong to a call.
 func TestUnsynced(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]string{

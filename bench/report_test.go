@@ -2,7 +2,7 @@ package main
 
 import "testing"
 
-// Rows come into the place of their like, and nothing that people wrote is lost.
+// New rows must replace rows of the same kind, and nothing that people wrote may be lost.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	before := `# Benchmarks

@@ -97,14 +97,14 @@ func TestDebian(t *testing.T) {
 	}
 	before := d.files()
 
-	// A user of another's making stands in the way, and is named.
+	// If another user named slipway without a group exists, the installation must fail and name that user.
 	d.must("useradd --no-user-group --gid nogroup slipway")
 	if out, err := d.sh("dpkg -i /tmp/one.deb"); err == nil || !strings.Contains(out, "user named slipway without a group") {
 		t.Errorf("with another user of that name: %v %s", err, out)
 	}
 	d.must("dpkg --purge slipway; userdel slipway")
 
-	// Twice is once.
+	// A second installation must succeed too.
 	for range 2 {
 		if out := d.must("dpkg -i /tmp/one.deb"); strings.Contains(out, "systemctl:") {
 			t.Errorf("without systemd it says %s", out)
@@ -114,19 +114,19 @@ func TestDebian(t *testing.T) {
 		t.Errorf("installed: %s", out)
 	}
 
-	// Settings that were edited survive an upgrade; data survives everything.
+	// An upgrade must keep edited settings and the data.
 	d.must(`echo '# mine' >> /etc/slipway/server.toml; mkdir -p /var/lib/slipway; echo key > /var/lib/slipway/secrets.key`)
 	if out := d.must("dpkg -i --force-confold /tmp/two.deb; tail -1 /etc/slipway/server.toml; stat -c '%U:%G %a' /etc/slipway/server.toml"); !strings.HasSuffix(out, "# mine\nroot:slipway 640\n") {
 		t.Errorf("after an upgrade: %s", out)
 	}
-	// The program before lies beside the new one, for going back.
+	// The previous program must be kept beside the new one, for going back.
 	d.must("slipway.previous version; ! [ /usr/bin/slipway -ef /usr/bin/slipway.previous ]")
 	if out := d.must("dpkg -r slipway; ls /etc/slipway/server.toml /var/lib/slipway/secrets.key; ! ls /usr/bin/slipway"); strings.Contains(out, "warning") {
 		t.Errorf("removing says %s", out)
 	}
 	d.must("dpkg --purge slipway; ! ls /etc/slipway /etc/default/slipway; cat /var/lib/slipway/secrets.key")
 	after := slices.DeleteFunc(d.files(), func(f string) bool {
-		// A system user stays, as their files might; its name is in the files of users.
+		// The system user stays because files of it may remain. Its name is in the files that list users.
 		return slices.Contains(before, f) || strings.HasPrefix(f, "/var/lib/slipway") || strings.HasPrefix(f, "/etc/passwd") ||
 			strings.HasPrefix(f, "/etc/group") || strings.HasPrefix(f, "/etc/shadow") || strings.HasPrefix(f, "/etc/gshadow") || strings.HasPrefix(f, "/etc/subuid") || strings.HasPrefix(f, "/etc/subgid")
 	})
@@ -135,7 +135,7 @@ func TestDebian(t *testing.T) {
 	}
 	d.must("dpkg -i /tmp/two.deb; grep -q key /var/lib/slipway/secrets.key; SLIPWAY_PURGE_DATA=1 dpkg --purge slipway; ! ls /var/lib/slipway")
 
-	// From outside, as image builders install.
+	// The package is installed from outside, as image builders do.
 	if out, err := exec.Command("dpkg", "--root="+d.root, "--force-script-chrootless", "-i", two).CombinedOutput(); err != nil {
 		t.Errorf("dpkg --root: %v %s", err, out)
 	}

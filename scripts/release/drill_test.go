@@ -16,13 +16,13 @@ import (
 	"aead.dev/minisign"
 )
 
-// machines are clean Debians with a release on each, and a network of their own. What is kept survives them.
+// machines makes clean Debian systems, each with a release and its own network. What they put into kept outlives them.
 type machines struct {
 	dir, clean, kept string
 	dist             string
 }
 
-// run runs a script as root on a new machine, in the folder of the release. What was kept is in /mnt.
+// run runs a script as root on a new machine, in the folder of the release. The folder kept is at /mnt.
 func (m machines) run(t *testing.T, name, script string) string {
 	t.Helper()
 	root := filepath.Join(m.dir, name)
@@ -42,16 +42,16 @@ func (m machines) run(t *testing.T, name, script string) string {
 	return string(out)
 }
 
-// ready waits for a service that was started.
+// ready waits until a started service is ready.
 const ready = `timeout 120 sh -c 'until curl -fsS http://127.0.0.1:8080/readyz; do sleep 0.2; done' || { cat /var/log/slipway.log; exit 1; }
 `
 
-// serve starts the service, where there is no systemd.
+// serve starts the service where there is no systemd.
 const serve = `
 slipway serve --config /etc/slipway/server.toml >/var/log/slipway.log 2>&1 &
 ` + ready
 
-// clean makes a Debian with what Slipway needs and further packages.
+// clean makes a Debian system with what Slipway needs and these packages.
 func clean(t *testing.T, root string, packages ...string) {
 	t.Helper()
 	packages = append(packages, "adduser", "bubblewrap", "ca-certificates", "curl", "dbus", "git", "iproute2", "minisign", "procps", "systemd-sysv")
@@ -80,7 +80,7 @@ func TestMachines(t *testing.T) {
 	if err := os.Mkdir(m.kept, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if made := os.Getenv("SLIPWAY_CLEAN_DEBIAN"); made != "" { // by the command below, for those who run this often
+	if made := os.Getenv("SLIPWAY_CLEAN_DEBIAN"); made != "" { // made by the command below, for developers who run this often
 		m.clean = made
 	} else {
 		clean(t, m.clean)
@@ -98,8 +98,9 @@ func TestMachines(t *testing.T) {
 	t.Run("Apt", m.apt)
 }
 
-// docs/install.md from top to its uninstallation on a clean Debian. What differs: the names are in /etc/hosts, certificates are from the local
-// authority instead of Let's Encrypt, and without systemd the service is started by hand.
+// install follows docs/install.md up to its section on uninstalling, on a clean Debian. The differences: the names are
+// in /etc/hosts, certificates come from the local authority instead of Let's Encrypt, and without systemd the service
+// is started by hand.
 func (m machines) install(t *testing.T) {
 	text, err := os.ReadFile("docs/install.md")
 	if err != nil {
@@ -113,7 +114,7 @@ func (m machines) install(t *testing.T) {
 		}
 	}
 	for _, change := range [][2]string{
-		{"apt-get install minisign\n", ""}, // it is there
+		{"apt-get install minisign\n", ""}, // it is installed already
 		{"slipway setup --yes", "slipway setup >/mnt/setup.txt --yes"},
 		{"systemctl enable --now slipway.socket slipway.service\n", "sed -i '/^acme-/d' /etc/slipway/server.toml; cat /mnt/setup.txt" + serve},
 		{"mkdir harbor", "slipway ca export >/root/root.pem; export SLIPWAY_CA_FILE=/root/root.pem CURL_CA_BUNDLE=/root/root.pem\n" +
@@ -132,9 +133,9 @@ func (m machines) install(t *testing.T) {
 	t.Log(out)
 }
 
-// The drill of docs/backups.md, word for word: an installation on one clean Debian is lost, and comes back on another from its
-// backups, its key and its settings alone. What differs: the place of the backups is a folder, the site has a name
-// that was chosen for it, and without systemd the service is started by hand.
+// drill follows the drill of docs/backups.md word for word: an installation on one clean Debian is lost, and must come
+// back on another from only its backups, its key and its settings. The differences: the backups are in a folder, the
+// site has a chosen name, and without systemd the service is started by hand.
 func (m machines) drill(t *testing.T) {
 	m.run(t, "lost", `
 sh install.sh
@@ -176,7 +177,7 @@ slipway ca export >/mnt/root.pem
 	t.Log(out)
 }
 
-// systemd is what the package's scripts see of it: the service runs, and can be restarted.
+// systemd stands for systemd in the package's scripts: they see that the service runs, and can restart it.
 const systemd = `
 mkdir -p /run/systemd/system
 cat >/usr/bin/systemctl <<'SH'
@@ -197,8 +198,8 @@ SH
 chmod +x /usr/bin/systemctl /usr/bin/systemd-run
 `
 
-// packages keeps newer packages: 1.1.0 works, and the programs of 1.2.0 and 1.3.0 end at every start; the one before can't work with
-// what 1.3.0 says that it makes of the database.
+// packages makes newer packages: 1.1.0 works, and the programs of 1.2.0 and 1.3.0 end at every start. The previous
+// program cannot work with the database schema that 1.3.0 reports.
 func (m machines) packages(t *testing.T, r release) {
 	t.Helper()
 	about, err := exec.Command(r.program, "version", "--json").Output()
@@ -233,8 +234,8 @@ func (m machines) packages(t *testing.T, r release) {
 	}
 }
 
-// dpkg upgrades what runs: a package that works stays, and can be undone; with one that doesn't, the program before serves again
-// and dpkg says so.
+// When dpkg upgrades a running service, a package that works must stay and must be reversible. With a package that does
+// not work, the previous program must serve again and dpkg must say so.
 func (m machines) upgrade(t *testing.T) {
 	t.Log(m.run(t, "upgraded", `
 sh install.sh
@@ -264,8 +265,8 @@ dpkg --status slipway | grep 'ok installed'
 `))
 }
 
-// What was installed from the archive, where there is no dpkg, goes by itself to a patch release that was published afterwards, and
-// stays there. What was added to the list without the key is not even looked at.
+// An installation from the archive, where there is no dpkg, must upgrade by itself to a patch release that is published
+// later, and must stay there. Entries that were added to the list without the key must be ignored.
 func (m machines) auto(t *testing.T, r release) {
 	next := release{out: filepath.Join(m.dir, "patch"), version: "1.0.1", archs: r.archs, level: r.level, signer: r.signer, trusts: r.trusts}
 	next.releases = filepath.Join(m.kept, "releases")
@@ -299,8 +300,8 @@ slipway version | grep '1\.0\.0'
 `))
 }
 
-// apt installs from a folder of releases, and upgrades to a later one. It refuses an index that was changed, one of another's key, and
-// a package that is not what the index says.
+// apt must install from a folder of releases and upgrade to a later one. It must refuse a changed index, an index
+// signed with another key, and a package that does not match the index.
 func (m machines) apt(t *testing.T) {
 	home := t.TempDir()
 	if err := os.Chmod(home, 0o700); err != nil {

@@ -14,8 +14,9 @@ import (
 	"slipway/scripts/internal/changelog"
 )
 
-// The last release, built from the commit that made it, is upgraded to this one under load: by its own command, with the power cut in
-// every step, with releases that don't work, and back again on the newer schema; and on two nodes, one after the other, there and back.
+// The last release, built from its commit, must be upgradable to this one under load: by its own command, with a power
+// cut in every step, with releases that do not work, and back again on the newer schema. The same must work on two
+// nodes, one after the other, in both directions.
 func TestLastRelease(t *testing.T) {
 	t.Chdir("../..")
 	version, _, err := changelog.Newest(".")
@@ -28,7 +29,7 @@ func TestLastRelease(t *testing.T) {
 		t.Fatalf("the commit of %s is not found: %v", version, err)
 	}
 	stories := "UnderLoad|SurvivesPowerCuts|Undone"
-	if semver.Compare("v"+version, "v0.2.0") > 0 { // the program of before drives an upgrade, and until 0.2 it kept no room for going back
+	if semver.Compare("v"+version, "v0.2.0") > 0 { // the old program drives the upgrade, and up to 0.2 it reserved no room for going back
 		stories += "|OnAFullDisk"
 	}
 	dir := t.TempDir()

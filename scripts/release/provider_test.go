@@ -17,10 +17,10 @@ import (
 	"slipway/internal/web/mirror"
 )
 
-// What a release has of the provider is what an installation serves, and OpenTofu or Terraform installs it from there with the hash
-// that the release names. Without one of them, the protocol's files are read.
+// An installation must serve the provider that the release contains, and OpenTofu or Terraform must install it from
+// there with the hash that the release names. Without either tool, the test reads the files of the protocol.
 func TestProvider(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "provider") // it is installed, and not started
+	program := filepath.Join(t.TempDir(), "provider") // it is installed but not started
 	if err := os.WriteFile(program, []byte("a program\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"aead.dev/minisign"
 )
 
-// A release that is published lies whole in its folder and is in the signed list, which has every release that is there.
-// It never changes afterwards, and what is no release, or isn't signed, is not published.
+// A published release must be complete in its folder and must be in the signed list, which names every existing
+// release. It must never change afterwards. What is not a release, or is not signed, must not be published.
 func TestPublish(t *testing.T) {
 	public, private, err := minisign.GenerateKey(nil)
 	if err != nil {
@@ -65,7 +65,7 @@ func TestPublish(t *testing.T) {
 			t.Errorf("got %v, want %q", err, says)
 		}
 	}
-	// One that lies there without a signature, or was cut off, is not listed; one that was taken away isn't either.
+	// A release without a signature, one that was cut off, and one that was removed must not be listed.
 	for _, name := range []string{"1.4.12", ".publishing-1.4.13"} {
 		if err := os.Mkdir(filepath.Join(releases, name), 0o755); err != nil {
 			t.Fatal(err)

@@ -15,14 +15,14 @@ import (
 	"aead.dev/minisign"
 )
 
-// The same commit makes the same bytes, in another folder, under another umask; the checksums are
-// theirs, and the list of contents names what the program is built from.
+// The same commit must give the same bytes in another folder and with another umask. The checksums must match, and the
+// list of contents must name what the program is built from.
 func TestRelease(t *testing.T) {
 	if _, err := exec.LookPath("dpkg-deb"); err != nil {
 		t.Fatal("dpkg-deb is missing: packages are made on Debian or Ubuntu")
 	}
 	t.Chdir("../..")
-	// Any Go program will do that says something of man and completion; a small one is soon packed.
+	// Any Go program will do that prints something for man and completion; a small one is packed faster.
 	program := filepath.Join(t.TempDir(), "program")
 	source := program + ".go"
 	text := []byte("package main\n\nimport \"os\"\n\nfunc main() { _, _ = os.Stdout.WriteString(os.Args[1]) }\n")

@@ -18,15 +18,16 @@ import (
 	"slipway/internal/tenant/mail/mailtest"
 )
 
-// world is the variable by which TestWorld knows that it runs on a machine of the test below. It names the folder for what it offers.
+// world names the variable that tells TestWorld that it runs on a machine of the test below. Its value is the folder
+// for the files that TestWorld offers.
 const world = "SLIPWAY_TEST_WORLD"
 
-// TestWorld is the world around a server: a DNS, an authority for certificates (Pebble, which visits the server at ports 80 and 443), and
-// a mail server. It ends with the machine.
+// TestWorld runs what surrounds a server: a DNS server, a certificate authority (Pebble, which visits the server at
+// ports 80 and 443), and a mail server. It ends with the machine.
 func TestWorld(t *testing.T) {
 	dir := os.Getenv(world)
 	if dir == "" {
-		return // it has nothing to prove by itself: m.server starts it
+		return // it has nothing to test by itself: m.server starts it
 	}
 	zone := dnstest.New(t)
 	zone.Set("slipway.example.com", "A 127.0.0.1")
@@ -41,7 +42,7 @@ func TestWorld(t *testing.T) {
 	err := errors.Join(
 		os.WriteFile(filepath.Join(dir, "world.crt"), authority.PEM(), 0o644),
 		os.WriteFile(filepath.Join(dir, "root.pem"), authority.RootPEM(), 0o644),
-		os.WriteFile(filepath.Join(dir, "directory"), []byte(authority.Directory()), 0o644), // the last: what waits for it sees the others
+		os.WriteFile(filepath.Join(dir, "directory"), []byte(authority.Directory()), 0o644), // last: the others must exist by then
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -55,9 +56,9 @@ func TestWorld(t *testing.T) {
 	}
 }
 
-// A server as somebody sets it up for others: names in a DNS, certificates of a public authority, a mail server, backups in a bucket, a site
-// from a repository, and a domain of its own. What differs from docs/install.md are the addresses of the authority and of the repository's host,
-// and that the service is started by hand without systemd.
+// server sets up a server as an operator does for others: names in DNS, certificates of a public authority, a mail
+// server, backups in a bucket, a site from a repository, and a custom domain. The differences to docs/install.md: the
+// addresses of the authority and of the repository's host, and that the service is started by hand without systemd.
 func (m machines) server(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

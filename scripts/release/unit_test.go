@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// boot starts systemd of a root file system in namespaces and control groups of its own.
+// boot starts systemd on a root file system, in its own namespaces and control groups.
 const boot = `
 for h in /sys/fs/cgroup /sys/fs/cgroup/*; do
 	[ -f $h/cgroup.procs ] || continue
@@ -47,8 +47,8 @@ exec unshare --mount --pid --fork --uts --ipc --cgroup --net --kill-child --prop
 ' sh $0 $1
 `
 
-// The package's unit, under systemd: what it takes from the service is nothing that a build, an application, WordPress, a command in
-// it, a backup, the next start or the way back from a package that doesn't work needs.
+// The package's unit, under systemd, must not forbid anything that is needed by a build, an application, WordPress, a
+// command in it, a backup, the next start, or going back from a package that does not work.
 func (m machines) unit(t *testing.T, cgroups string) {
 	root := filepath.Join(m.dir, "unit-"+cgroups)
 	if made := os.Getenv("SLIPWAY_WORDPRESS_DEBIAN"); made != "" {
@@ -58,7 +58,7 @@ func (m machines) unit(t *testing.T, cgroups string) {
 	} else {
 		clean(t, root, append(recommended(t), "wordpress", "wordpress-theme-twentytwentythree")...)
 	}
-	// Slipway starts its own of what these packages have as services.
+	// These packages come with services, which are disabled because Slipway starts its own.
 	if err := os.RemoveAll(filepath.Join(root, "etc/systemd/system/multi-user.target.wants")); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func (m machines) unit(t *testing.T, cgroups string) {
 	ended := make(chan error, 1)
 	go func() { ended <- machine.Wait() }()
 	t.Cleanup(func() {
-		_ = machine.Process.Kill() // and all that is in it
+		_ = machine.Process.Kill() // and with it all its processes
 		<-ended
 		_ = exec.Command("sh", "-c", "find /sys/fs/cgroup -depth -type d -path '*/slipway-machine*' -exec rmdir {} +").Run()
 	})
@@ -98,7 +98,7 @@ func (m machines) unit(t *testing.T, cgroups string) {
 		return exec.CommandContext(ctx, "nsenter", "-t", strings.TrimSpace(string(pid)), "-m", "-u", "-i", "-n", "-p", "-C", "--",
 			"env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "sh", "-exc", script)
 	}
-	for { // systemd answers, and says when all is started
+	for { // until systemd answers and says that everything is started
 		select {
 		case err := <-ended:
 			ended <- err
@@ -119,7 +119,7 @@ func (m machines) unit(t *testing.T, cgroups string) {
 	t.Log(string(out))
 }
 
-// recommended are the packages that apt installs with Slipway's.
+// recommended returns the packages that apt installs along with Slipway's.
 func recommended(t *testing.T) []string {
 	t.Helper()
 	control, err := os.ReadFile("packaging/deb/control")

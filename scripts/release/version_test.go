@@ -9,8 +9,8 @@ import (
 	"slipway/scripts/internal/changelog"
 )
 
-// A repository without tags is at a release where the last commit is the one that changed VERSION. Once releases are tagged, the tag
-// alone decides.
+// A repository without tags is at a release if its last commit changed VERSION. Once releases are tagged, only the tag
+// decides.
 func TestReleased(t *testing.T) {
 	t.Chdir(t.TempDir())
 	git := func(args ...string) {

@@ -17,7 +17,7 @@ import (
 
 const deadline = 3 * time.Minute
 
-// core calls the provider as Terraform does, by its protocol, without Terraform.
+// core calls the provider through Terraform's protocol, as Terraform does, but without Terraform.
 type core struct {
 	t      *testing.T
 	server tfprotov6.ProviderServer
@@ -79,7 +79,7 @@ func (c *core) encode(s *tfprotov6.Schema, v any) *tfprotov6.DynamicValue {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	if of, ok := v.(attrs); ok { // what isn't named is null
+	if of, ok := v.(attrs); ok { // attributes without a value are null
 		all := attrs{}
 		for name := range t.(tftypes.Object).AttributeTypes {
 			all[name] = of[name]
@@ -102,7 +102,7 @@ func (c *core) encode(s *tfprotov6.Schema, v any) *tfprotov6.DynamicValue {
 	return &out
 }
 
-// nested fills in null for what an object in a configuration doesn't have.
+// nested adds null for each attribute that an object in a configuration lacks.
 func nested(s []*tfprotov6.SchemaAttribute, config attrs) attrs {
 	out := attrs{}
 	for _, a := range s {
@@ -119,8 +119,8 @@ func nested(s []*tfprotov6.SchemaAttribute, config attrs) attrs {
 	return out
 }
 
-// proposed is what Terraform core proposes as a new state: the configuration, and the state where that says nothing and
-// the provider may choose.
+// proposed returns the new state that Terraform core proposes: the configuration, and the old state where the
+// configuration says nothing and the provider may choose.
 func proposed(s []*tfprotov6.SchemaAttribute, config, state map[string]tftypes.Value) map[string]tftypes.Value {
 	out := map[string]tftypes.Value{}
 	for _, a := range s {
@@ -143,7 +143,7 @@ func proposed(s []*tfprotov6.SchemaAttribute, config, state map[string]tftypes.V
 	return out
 }
 
-// plan says what applying a configuration would do to a state, which is nil where there is none.
+// plan returns what applying a configuration would do to a state. state is nil if there is none.
 func (c *core) plan(of string, state *tfprotov6.DynamicValue, config attrs) (*tfprotov6.PlanResourceChangeResponse, *tfprotov6.DynamicValue) {
 	c.t.Helper()
 	s, name := c.schema.ResourceSchemas["slipway_"+of], "slipway_"+of
@@ -187,7 +187,7 @@ func (c *core) values(of string, v *tfprotov6.DynamicValue) (out map[string]tfty
 	return out
 }
 
-// changes names what a plan changes in a state.
+// changes returns the names of the attributes that a plan changes.
 func (c *core) changes(of string, state *tfprotov6.DynamicValue, config attrs) (names []string) {
 	c.t.Helper()
 	planned, _ := c.plan(of, state, config)
@@ -200,7 +200,8 @@ func (c *core) changes(of string, state *tfprotov6.DynamicValue, config attrs) (
 	return names
 }
 
-// apply plans and applies, and returns the new state. A plan that replaces the object is refused here.
+// apply plans and applies a configuration, and returns the new state. It fails the test if the plan replaces the
+// object.
 func (c *core) apply(of string, state *tfprotov6.DynamicValue, config attrs) *tfprotov6.DynamicValue {
 	c.t.Helper()
 	planned, encoded := c.plan(of, state, config)
@@ -218,7 +219,7 @@ func (c *core) apply(of string, state *tfprotov6.DynamicValue, config attrs) *tf
 		c.t.Fatal(err)
 	}
 	c.must(resp.Diagnostics, nil)
-	// as Terraform checks it: what was planned is there, and all is known
+	// Terraform checks the same: planned values must be in the new state, and all values must be known.
 	want, got := c.values(of, planned.PlannedState), c.values(of, resp.NewState)
 	for name, v := range want {
 		if v.IsFullyKnown() && !v.Equal(got[name]) || !got[name].IsFullyKnown() {
@@ -228,7 +229,7 @@ func (c *core) apply(of string, state *tfprotov6.DynamicValue, config attrs) *tf
 	return resp.NewState
 }
 
-// create applies a plan that makes an object, and returns what the provider says against it.
+// create applies a plan that creates an object, and returns the provider's error.
 func (c *core) create(of string, planned *tfprotov6.PlanResourceChangeResponse, config *tfprotov6.DynamicValue) string {
 	c.t.Helper()
 	s := c.schema.ResourceSchemas["slipway_"+of].ValueType()
@@ -242,7 +243,7 @@ func (c *core) create(of string, planned *tfprotov6.PlanResourceChangeResponse, 
 	return c.failure(resp.Diagnostics, nil)
 }
 
-// refresh reads an object again; nil: it is gone.
+// refresh reads an object again, and returns nil if it is gone.
 func (c *core) refresh(of string, state *tfprotov6.DynamicValue) *tfprotov6.DynamicValue {
 	c.t.Helper()
 	resp, err := c.server.ReadResource(c.t.Context(), &tfprotov6.ReadResourceRequest{TypeName: "slipway_" + of, CurrentState: state})
@@ -267,7 +268,7 @@ func (c *core) take(of, id string) *tfprotov6.DynamicValue {
 	return c.refresh(of, resp.ImportedResources[0].State)
 }
 
-// destroy deletes an object, and returns what the provider says against it.
+// destroy deletes an object, and returns the provider's error.
 func (c *core) destroy(of string, state *tfprotov6.DynamicValue) string {
 	c.t.Helper()
 	s := c.schema.ResourceSchemas["slipway_"+of].ValueType()
@@ -284,7 +285,7 @@ func (c *core) destroy(of string, state *tfprotov6.DynamicValue) string {
 	return c.failure(resp.Diagnostics, nil)
 }
 
-// text is an attribute of a state.
+// text returns an attribute of a state.
 func (c *core) text(of string, state *tfprotov6.DynamicValue, name string) (s string) {
 	c.t.Helper()
 	if v := c.values(of, state)[name]; !v.IsNull() {

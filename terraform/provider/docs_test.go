@@ -16,7 +16,7 @@ import (
 	"slipway/e2e/world"
 )
 
-// tools are the programs that run configurations, as far as they are there and know write-only values.
+// tools returns the programs that run configurations, if they are installed and support write-only values.
 func tools(t *testing.T) (found []string) {
 	t.Helper()
 	for _, name := range []string{os.Getenv("SLIPWAY_TOFU"), "tofu", "terraform"} {
@@ -25,7 +25,7 @@ func tools(t *testing.T) (found []string) {
 			continue
 		}
 		cmd := exec.CommandContext(t.Context(), path, "version", "-json")
-		cmd.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+os.DevNull) // one that is named and missing is warned of in the output
+		cmd.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+os.DevNull) // a file that is named but missing would cause a warning in the output
 		out, err := cmd.Output()
 		var said struct {
 			Version string `json:"terraform_version"`
@@ -43,7 +43,7 @@ func tools(t *testing.T) (found []string) {
 	return found
 }
 
-// folder is one in which a tool finds the provider that these sources make.
+// folder is a folder in which a tool finds the provider built from these sources.
 type folder struct {
 	t         *testing.T
 	tool, dir string
@@ -74,7 +74,7 @@ func (f *folder) write(name, text string) {
 	}
 }
 
-// run runs the tool and returns what it says and its exit status.
+// run runs the tool and returns its output and its exit status.
 func (f *folder) run(args ...string) (string, int) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), world.Patience(deadline))
@@ -90,7 +90,7 @@ func (f *folder) run(args ...string) (string, int) {
 	return out.String(), cmd.ProcessState.ExitCode()
 }
 
-// does runs the tool, which must end with 0.
+// does runs the tool, which must exit with 0, and returns its output.
 func (f *folder) does(args ...string) string {
 	f.t.Helper()
 	out, status := f.run(args...)
@@ -108,7 +108,7 @@ func (f *folder) plansNothing(when string) {
 	}
 }
 
-// guide is the configuration that docs/terraform.md shows, all its parts in one.
+// guide returns the configuration that docs/terraform.md shows, with all its parts joined.
 func guide(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "terraform.md"))
@@ -124,7 +124,7 @@ func guide(t *testing.T) string {
 }`, `provider "slipway" {}`, 1)
 }
 
-// The example is applied as it is, and its page is live.
+// The example must apply unchanged, and its page must go live.
 func TestExample(t *testing.T) {
 	t.Parallel()
 	found := tools(t)
@@ -151,8 +151,9 @@ func TestExample(t *testing.T) {
 	f.does("destroy", "-no-color", "-auto-approve")
 }
 
-// What the guide shows works with the real tools: it is applied, a plan is then empty, everything is protected, and is
-// destroyed once it isn't. No state, plan or log has the secret or the token.
+// The guide's configuration must work with the real tools: it must apply, and the next plan must be empty. Protected
+// objects must not be destroyed until the protection is removed. No state, plan or log may contain the secret or the
+// token.
 func TestGuide(t *testing.T) {
 	t.Parallel()
 	found := tools(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
 
-// A link into a WordPress exists while Terraform runs; where there is none, the server's reason is said. Requests say that they
-// are the provider's.
+// A link into a WordPress site must exist while Terraform runs. If the server gives none, the error must show its
+// reason. Requests must identify themselves as the provider's.
 func TestWordPressLogin(t *testing.T) {
 	t.Parallel()
 	const link = "https://journal.example/wp-login.php?slipway-login=x"

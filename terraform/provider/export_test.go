@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What slipway export terraform prints is formatted, imports everything, and changes nothing.
+// The output of slipway export terraform must be formatted, must import everything, and must change nothing.
 func TestExport(t *testing.T) {
 	t.Parallel()
 	found := tools(t)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A site is created, its plan is then empty, it is changed in place, what was changed elsewhere is seen, it is imported by
-// its id and by its name in addresses, and deleted once it isn't protected anymore.
+// A site must be created, and the next plan must be empty. It must be changed in place, changes from elsewhere must be
+// detected, and it must be importable by its id and by its slug. It must be deleted once it is no longer protected.
 func TestSite(t *testing.T) {
 	t.Parallel()
 	w, key := start(t)
@@ -71,7 +71,7 @@ func TestSite(t *testing.T) {
 		t.Errorf("it is still named %s", now.Name)
 	}
 
-	config["build"] = attrs{"output": "dist"} // the empty command was a reset: an import can't know of it
+	config["build"] = attrs{"output": "dist"} // the empty command was a reset, which an import cannot know of
 	for _, by := range []string{id, "harbor"} {
 		c = next()
 		imported := c.take("site", by)
@@ -92,12 +92,13 @@ func TestSite(t *testing.T) {
 	if c = next(); c.refresh("site", state) != nil {
 		t.Error("it is still there")
 	}
-	if said := c.destroy("site", state); said != "" { // twice is once
+	if said := c.destroy("site", state); said != "" { // deleting it again must succeed
 		t.Errorf("deleting what is gone: %s", said)
 	}
 }
 
-// A variable's secret value reaches the server and no state; it is sent again when its version rises, and not before.
+// A variable's secret value must reach the server, but must be in no state. It must be sent again when its version
+// rises, and not before.
 func TestEnv(t *testing.T) {
 	t.Parallel()
 	w, key := start(t)
@@ -146,7 +147,7 @@ func TestEnv(t *testing.T) {
 			t.Errorf("%s: after it was made, a plan changes %v", name, changes)
 		}
 	}
-	// another value changes nothing before its version does
+	// Another value must change nothing before its version rises.
 	was := listed.Data[1].UpdatedAt
 	hidden["value_wo"] = canary + "-2"
 	if changes := c.changes("env", secret, hidden); changes != nil {
@@ -161,12 +162,12 @@ func TestEnv(t *testing.T) {
 		t.Errorf("after the change: %+v", listed.Data)
 	}
 
-	// a second one of the same key isn't replaced silently
+	// A second variable with the same key must not replace the first one silently.
 	planned, encoded := c.plan("env", nil, plain)
 	if said := c.create("env", planned, encoded); !strings.Contains(said, "import it as "+site+"/env_") {
 		t.Errorf("a variable that exists: %s", said)
 	}
-	// imported, each is as it was
+	// Each imported variable must be as it was.
 	for _, of := range []struct {
 		key    string
 		config attrs
@@ -176,7 +177,7 @@ func TestEnv(t *testing.T) {
 			t.Errorf("%s: imported, a plan changes %v", of.key, changes)
 		}
 	}
-	// changed and deleted elsewhere
+	// The variables are changed and deleted elsewhere.
 	if err := w.Call(t.Context(), key, "PATCH", "/sites/"+site+"/env/GREETING", map[string]any{"value": "bye"}, nil); err != nil {
 		t.Fatal(err)
 	}

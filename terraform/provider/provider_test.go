@@ -12,12 +12,11 @@ import (
 	"slipway/e2e/world"
 )
 
-// binary is the program, built once.
 var binary string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if os.Getenv(world.Built) == "" { // the helpers of e2e would build it from this module
+	if os.Getenv(world.Built) == "" { // otherwise the helpers of e2e would build it from this module
 		dir, err := os.MkdirTemp("", "slipway-terraform-")
 		if err != nil {
 			panic(err)
@@ -40,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(world.Main(m, &binary))
 }
 
-// start is an installation, with these flags, and the key of a user of it.
+// start starts an installation with these flags, and returns it with the API key of one of its users.
 func start(t *testing.T, flags ...string) (w *world.World, key string) {
 	t.Helper()
 	w, err := world.New(binary, t.TempDir())

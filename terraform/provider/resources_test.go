@@ -22,7 +22,7 @@ import (
 	"slipway/internal/tenant/domain/dnstest"
 )
 
-// Each resource is made, its plan is then empty, it is changed in place, imported, and deleted.
+// Each resource must be created, its next plan must be empty, and it must be changed in place, imported, and deleted.
 func TestResources(t *testing.T) {
 	t.Parallel()
 	w, key := start(t)
@@ -31,8 +31,8 @@ func TestResources(t *testing.T) {
 	site := c.text("site", c.apply("site", nil, attrs{"name": "Harbor"}), "id")
 	for name, tt := range map[string]struct {
 		made, changed attrs
-		id            string // by which it is imported. Empty: its own.
-		taken         attrs  // what an import sets beside
+		id            string // the id for the import. Empty: its own
+		taken         attrs  // further attributes that an import sets
 	}{
 		"domain": {
 			made:    attrs{"site_id": site, "name": "shop.example.com"},
@@ -94,7 +94,7 @@ func TestResources(t *testing.T) {
 				id = c.text(name, state, "id")
 			}
 			config := maps.Clone(tt.changed)
-			delete(config, "secret_wo") // an import can't know of it
+			delete(config, "secret_wo") // an import cannot know of it
 			delete(config, "secret_wo_version")
 			delete(config, "target_wo")
 			delete(config, "target_wo_version")
@@ -113,7 +113,7 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// The dns and verification of a domain are what the server says.
+// The dns and verification attributes of a domain must be those that the server returns.
 func TestDomainRecords(t *testing.T) {
 	t.Parallel()
 	w, key := start(t)
@@ -134,7 +134,7 @@ func TestDomainRecords(t *testing.T) {
 	}
 }
 
-// A site with a repository waits for its first deployment where it is told to, so that its variables are in it.
+// A site with a repository must wait for its first deployment if configured so, so that its variables are part of it.
 func TestFirstDeployment(t *testing.T) {
 	t.Parallel()
 	w, key := start(t)
@@ -185,7 +185,7 @@ func TestFirstDeployment(t *testing.T) {
 	}
 }
 
-// A domain is waited for until it is active and has its certificate, and no longer than the configuration says.
+// The resource must wait until a domain is active and has its certificate, but not longer than configured.
 func TestDomainVerification(t *testing.T) {
 	t.Parallel()
 	zone := dnstest.New(t)
@@ -227,8 +227,8 @@ func TestDomainVerification(t *testing.T) {
 	}
 }
 
-// A folder is uploaded and live when the resource is made; another content makes another deployment; deleting the resource
-// changes nothing. A deployment that fails says why.
+// When the resource is created, its folder must be uploaded and live. Another content must give another deployment, and
+// deleting the resource must change nothing. If a deployment fails, the error must say why.
 func TestDeployment(t *testing.T) {
 	t.Parallel()
 	w, key := start(t)
@@ -277,7 +277,7 @@ func TestDeployment(t *testing.T) {
 	}
 }
 
-// between is a proxy in front of an installation that changes what it answers.
+// between starts a proxy in front of an installation that changes its answers, and returns the proxy's address.
 func between(t *testing.T, to string, meddle func(w http.ResponseWriter, r *http.Request, next http.Handler)) string {
 	t.Helper()
 	u, err := url.Parse(to)
@@ -290,7 +290,7 @@ func between(t *testing.T, to string, meddle func(w http.ResponseWriter, r *http
 	return s.URL
 }
 
-// A rate limit and a restart of the server are waited for; nothing is made twice.
+// The provider must wait for the end of a rate limit and for a server that restarts, and must create nothing twice.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	w, key := start(t)
@@ -315,8 +315,8 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// What a newer server answers is kept: fields that the provider doesn't know do no harm and stay, and a value that it doesn't
-// know is in the state, with a warning.
+// Answers of a newer server must be kept: fields that the provider does not know must do no harm and must stay, and a
+// value that it does not know must be in the state, with a warning.
 func TestNewerServer(t *testing.T) {
 	t.Parallel()
 	w, key := start(t)
@@ -345,7 +345,7 @@ func TestNewerServer(t *testing.T) {
 	}
 }
 
-// A plan of a hundred variables asks for the list once, and of many sites reads the list.
+// A plan of a hundred variables must request their list once, and a plan of many sites must read the list of sites.
 func TestListsAreReadOnce(t *testing.T) {
 	t.Parallel()
 	w, key := start(t)
