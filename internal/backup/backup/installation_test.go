@@ -209,7 +209,7 @@ func TestInstallationIsDue(t *testing.T) {
 		ok(t, err)
 		for _, c := range list {
 			if !c.Scheduled {
-				t.Errorf("a backup that nobody asked for is not by schedule: %+v", c)
+				t.Errorf("a backup without a request isn't marked as scheduled: %+v", c)
 			}
 		}
 		return len(list)

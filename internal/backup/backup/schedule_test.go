@@ -42,7 +42,7 @@ func TestKept(t *testing.T) {
 	}
 	old := []Backup{{ID: "a", Status: Completed, CreatedAt: db.At(at)}}
 	if !s.kept(old, now)["a"] {
-		t.Error("the only backup goes because it is old")
+		t.Error("the only backup is deleted because it is old")
 	}
 	if (Schedule{Every: "daily"}).kept(append(list[:1:1], old...), now)["a"] {
 		t.Error("an old backup stays although nothing keeps it")

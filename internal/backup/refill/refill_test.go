@@ -239,7 +239,7 @@ func TestFromInstallation(t *testing.T) {
 	}
 	for _, id := range []site.ID{gone, full} {
 		if got := w.has(id); got["a"] != "another" || len(got) != 3 {
-			t.Errorf("what is not put back has %v", got)
+			t.Errorf("storage that isn't restored has %v", got)
 		}
 	}
 	if want := []site.ID{first, lost, last}; !slices.Equal(w.kept, want) || !slices.Equal(w.renewed, want) || w.held != 0 {

@@ -24,7 +24,7 @@ func TestSpool(t *testing.T) {
 		}()
 		synctest.Wait()
 		if wrote != spoolSize {
-			t.Errorf("%d bytes were taken while nobody read", wrote)
+			t.Errorf("%d bytes were accepted without a reader", wrote)
 		}
 		got, err := io.ReadAll(s)
 		if !errors.Is(err, whole) || !bytes.Equal(got, bytes.Repeat(b, 20)) {
@@ -43,7 +43,7 @@ func TestSpool(t *testing.T) {
 		s.leave(left)
 		synctest.Wait()
 		if !errors.Is(failed, left) {
-			t.Errorf("who writes to nobody hears %v", failed)
+			t.Errorf("a write without a reader fails with %v", failed)
 		}
 
 		s = newSpool()

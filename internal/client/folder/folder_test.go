@@ -84,7 +84,7 @@ func TestWhichFiles(t *testing.T) {
 		}
 		for _, name := range []string{".env", ".env.local", "key", "node_modules", "passwd", "up"} {
 			if !slices.ContainsFunc(f.left(), func(s string) bool { return s == name || strings.HasPrefix(s, name+"/") }) {
-				t.Errorf("git %v: %s is not named among what is left out: %v", git, name, f.left())
+				t.Errorf("git %v: %s isn't listed among the skipped files: %v", git, name, f.left())
 			}
 		}
 		if i := slices.IndexFunc(f.Files, func(x File) bool { return x.Path == "in.js" }); f.Files[i].Mode != "l" || f.Files[i].Size != 10 {
@@ -133,7 +133,7 @@ func TestCache(t *testing.T) {
 	first := hash()
 	text, err := os.ReadFile(cache)
 	if err != nil || !bytes.Contains(text, []byte("old.txt")) || bytes.Contains(text, []byte("new.txt")) {
-		t.Errorf("the cache is %q, %v: it must trust what is old alone", text, err)
+		t.Errorf("the cache is %q, %v: it must trust only old files", text, err)
 	}
 	// A wrong digest in the cache is used while size, time and inode match.
 	lie := strings.Repeat("ab", 32)

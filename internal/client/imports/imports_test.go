@@ -40,7 +40,7 @@ func platform(t *testing.T, name string, change func(w http.ResponseWriter, r *h
 		at := strings.TrimPrefix(r.URL.RequestURI(), "/")
 		answer, ok := answers[at]
 		if !ok {
-			t.Errorf("nobody expected GET %s", at)
+			t.Errorf("unexpected GET %s", at)
 			w.WriteHeader(http.StatusNotFound)
 			return
 		}
@@ -109,7 +109,7 @@ func TestPlanIsPartial(t *testing.T) {
 		t.Errorf("got %+v %q", plan.Sites, plan.Partial)
 	}
 	if !slices.ContainsFunc(plan.Sites[0].Left, func(s string) bool { return strings.Contains(s, "variables, which could not be read") }) {
-		t.Errorf("what is left behind: %q", plan.Sites[0].Left)
+		t.Errorf("skipped: %q", plan.Sites[0].Left)
 	}
 	if _, err := Read(t.Context(), p, "another", "", nil); err == nil || !strings.Contains(err.Error(), "does not take this token") {
 		t.Errorf("another token: %v", err)
@@ -214,7 +214,7 @@ func TestSetRepository(t *testing.T) {
 	x := &Site{ID: "one"}
 	x.clean()
 	if err := x.SetRepository("acme"); err == nil || x.Proposal.Source != "upload" {
-		t.Errorf("what is no repository: %v, %+v", err, x.Proposal)
+		t.Errorf("an invalid repository: %v, %+v", err, x.Proposal)
 	}
 	if err := x.SetRepository("https://github.com/acme/one"); err != nil || x.Proposal.Repository != "github.com/acme/one" || x.Proposal.Source != "" || len(x.Left) != 0 {
 		t.Errorf("got %v, %+v, %q", err, x.Proposal, x.Left)

@@ -72,7 +72,7 @@ func TestLeaves(t *testing.T) {
 	}
 }
 
-// Nodes that start at once on an empty database agree on one local authority, which stays the same after a restart.
+// Nodes that start concurrently on an empty database agree on one local authority, which stays the same after a restart.
 func TestOneAuthority(t *testing.T) {
 	t.Parallel()
 	url := dbtest.URL(t)

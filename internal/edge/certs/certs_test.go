@@ -33,7 +33,7 @@ func TestStory(t *testing.T) {
 		t.Fatalf("an address alone: %+v, %v", d, err)
 	}
 	if len(d.Verification) == 0 || d.Verification[0].Status == domain.RecordValid {
-		t.Errorf("it isn't said what is missing: %+v", d.Verification)
+		t.Errorf("the missing record isn't shown: %+v", d.Verification)
 	}
 	w.refused(name)
 
@@ -129,7 +129,7 @@ func TestStory(t *testing.T) {
 		n := len(w.events(name))
 		d = w.add(name, "blog")
 		if c := w.served(name); !c.Equal(kept) {
-			t.Error("its certificate was thrown away")
+			t.Error("the certificate was not kept")
 		}
 		w.until("its holder hears of it", func() bool { return w.get(d.ID).SSL == domain.SSLActive && len(w.events(name)) == n+1 })
 		equal(t, "told", w.events(name)[n:], []Event{Issued})
@@ -306,7 +306,7 @@ func TestForeignChallenges(t *testing.T) {
 				}
 				for _, host := range []string{"blog.sites.test", "evil.test", "x." + c.Identifier.Value} {
 					if _, body := ask(host, token); strings.Contains(body, c.KeyAuthorization) {
-						t.Errorf("%s was told what is for %s", host, c.Identifier.Value)
+						t.Errorf("%s got the challenge of %s", host, c.Identifier.Value)
 					}
 				}
 				w.challenges.mu.Lock()

@@ -41,11 +41,11 @@ func TestWildcards(t *testing.T) {
 	target := w.Delegation("*.customer.test")
 	if len(d.Problems) != 1 || !strings.Contains(d.Problems[0].Message, "_acme-challenge.customer.test") ||
 		!strings.Contains(d.Problems[0].Message, target) {
-		t.Errorf("it isn't said what is missing: %+v", d.Problems)
+		t.Errorf("the missing record isn't shown: %+v", d.Problems)
 	}
 	w.until("the sites' wildcard was attempted", func() bool { return w.row("*.sites.test").err != "" })
 	if said := w.row("*.sites.test").err; !strings.Contains(said, w.Delegation("sites.test")) || w.row("*.sites.test").failures != 0 {
-		t.Errorf("of the sites' wildcard it is said: %q", said)
+		t.Errorf("the sites' wildcard has the error %q", said)
 	}
 	if _, err := w.compare(t.Context(), 0); err != nil || w.row("*.customer.test").host != "" || w.pebble.Orders.Load() != 0 {
 		t.Errorf("%d orders without the record, row %+v, %v", w.pebble.Orders.Load(), w.row("*.customer.test"), err)
@@ -168,7 +168,7 @@ func TestWildcardWithoutDNS(t *testing.T) {
 		t.Errorf("%q, %d orders", said, w.pebble.Orders.Load())
 	}
 	if w.Delegation("x.test") != "" {
-		t.Error("a delegation that leads nowhere")
+		t.Error("a delegation without the name server")
 	}
 }
 

@@ -51,7 +51,7 @@ func TestLeasesByTheDatabasesClock(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r, found, err := s.due(t.Context()); err != nil || !found || r.host != "a.test" {
-			t.Fatalf("what is due: %+v %v %v", r, found, err)
+			t.Fatalf("the due attempt: %+v %v %v", r, found, err)
 		}
 		if r, found, err := s.due(t.Context()); err != nil || found {
 			t.Errorf("taken twice: %+v %v", r, err)

@@ -126,7 +126,7 @@ func TestDamage(t *testing.T) {
 		w.held.drop("www.customer.test") // as after a restart
 		fresh := w.served("www.customer.test")
 		if fresh.Equal(leaf) {
-			t.Errorf("%s: it is served all the same", what)
+			t.Errorf("%s: the certificate is served anyway", what)
 		}
 		if n := log.count("level=ERROR"); n != 1 || log.count("stored certificate is damaged") != 1 {
 			t.Errorf("%s: %d ERROR lines\n%s", what, n, log.text())

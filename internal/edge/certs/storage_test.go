@@ -188,7 +188,7 @@ func TestLocks(t *testing.T) {
 		t.Error(err)
 	}
 	if got, err := nodes[1].lease(t.Context(), "x", false); !got || err != nil {
-		t.Errorf("the lock was given back by somebody else, %v", err)
+		t.Errorf("the lock was released by a node that doesn't hold it, %v", err)
 	}
 	if err := nodes[1].Unlock(t.Context(), "x"); err != nil {
 		t.Error(err)

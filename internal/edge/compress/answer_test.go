@@ -9,7 +9,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// What a program has written so far reaches the visitor, though the answer isn't complete.
+// The bytes that a program has written reach the visitor before the response is complete.
 func TestAnswersComeAsTheyAreWritten(t *testing.T) {
 	t.Parallel()
 	from, to := io.Pipe()

@@ -342,7 +342,7 @@ func TestBounds(t *testing.T) {
 	}
 	key, _ := stateOf(info, "br")
 	if _, ok := f.copies.known.Get(key); !ok {
-		t.Error("a quiet site's copy was displaced by others")
+		t.Error("a quiet site's copy was evicted by other sites")
 	}
 
 	// A site's budget refills over time, and the number of sites remembered is bounded.

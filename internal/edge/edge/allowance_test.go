@@ -59,7 +59,7 @@ func TestAllowance(t *testing.T) {
 	}
 	id := w.publish(map[string]string{"index.html": string(body)})
 	w.live("s1", "blog", stateLive, id)
-	for range 3 { // the last one is answered from the ready answers
+	for range 3 { // the last one comes from memory
 		w.get("https://blog.sites.test/").want(t, 200, "")
 	}
 	var before visit.Counts

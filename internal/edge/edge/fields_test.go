@@ -64,7 +64,8 @@ func TestProgramManyFields(t *testing.T) {
 	}
 }
 
-// On the net/http way, the header fields of a response count against the limit until its visitor has read it or left.
+// When net/http serves the visitor, the header fields of a response count against the limit until the visitor has read it
+// or left.
 func TestFieldsHeld(t *testing.T) {
 	t.Parallel()
 	p := startProgramBy(t, byServer, func(w http.ResponseWriter, _ *http.Request) {

@@ -126,7 +126,7 @@ func TestHostsSwapAtOnce(t *testing.T) {
 		}
 	}
 	if old.find("first") == nil || old.find("second") != nil {
-		t.Error("a table that somebody holds has changed")
+		t.Error("a snapshot in use has changed")
 	}
 	tb.change(func(c *changes) { c.keep(map[id.Site]bool{"one": true}); c.claims(nil, 0) })
 	if h := tb.hosts(); h.len() != 1 || h.claim("www.test") != nil || h.of("one") == nil {

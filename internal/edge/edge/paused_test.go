@@ -25,7 +25,7 @@ func TestPausedSites(t *testing.T) {
 		`INSERT INTO previews (label, host_label, release) VALUES ('next', 'blog', '`+string(id)+`')`); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // the last one is answered from the ready answers
+	for range 3 { // the last one comes from memory
 		w.get("https://blog.sites.test/").want(t, 200, "hello")
 	}
 	w.get("https://next--blog.sites.test/").want(t, 200, "hello")

@@ -210,7 +210,7 @@ func TestProgramLimitsFailClosed(t *testing.T) {
 				}
 			}
 			if a := p.get("https://app.sites.test/robots.txt"); a.status != files {
-				t.Errorf("%s, a file for everybody: %d, want %d", state, a.status, files)
+				t.Errorf("%s, a public file: %d, want %d", state, a.status, files)
 			}
 		}
 	}

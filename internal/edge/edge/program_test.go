@@ -492,7 +492,7 @@ func TestProgramNotWoken(t *testing.T) {
 			t.Errorf("Retry-After %q, want %q", got, want)
 		}
 		if strings.Contains(a.body, "secret path") {
-			t.Error("the page tells visitors what is the owner's")
+			t.Error("the page shows visitors details that are only for the owner")
 		}
 	}
 	if p.held.Load() != 0 {

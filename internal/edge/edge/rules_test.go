@@ -62,7 +62,7 @@ func TestRules(t *testing.T) {
 	}
 	locked := w.get(host+"/secret/plan", auth("anna:geheim")).want(t, 429, "")
 	if wait, err := strconv.Atoi(locked.header.Get("Retry-After")); err != nil || wait < 1 || wait > 60 {
-		t.Errorf("Retry-After is %q, want what is left of a minute", locked.header.Get("Retry-After"))
+		t.Errorf("Retry-After is %q, want the rest of a minute", locked.header.Get("Retry-After"))
 	}
 	w.get(host+"/").want(t, 200, "home")
 

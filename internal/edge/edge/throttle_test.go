@@ -44,7 +44,7 @@ func TestThrottle(t *testing.T) {
 	w.live("s1", "blog", stateLive, release)
 	w.live("s2", "other", stateLive, release)
 	admin(`INSERT INTO previews (label, host_label, release) VALUES ('next', 'blog', $1)`, string(release))
-	for range 3 { // the last one is answered from the ready answers
+	for range 3 { // the last one comes from memory
 		w.get("https://blog.sites.test/").want(t, 200, "0123")
 		w.get("https://other.sites.test/").want(t, 200, "0123")
 	}

@@ -365,8 +365,8 @@ func TestPassHTTP2Windows(t *testing.T) {
 	p.running.Wait()
 }
 
-// A client that cancels its requests gets no more of them handled at once than one that waits. Their memory counts
-// until the handlers have returned.
+// Canceling requests doesn't raise the number that a client can have handled concurrently, and their memory counts until
+// the handlers have returned.
 func TestPassHTTP2RapidReset(t *testing.T) {
 	t.Parallel()
 	p := startPassing(t)
@@ -462,11 +462,11 @@ func TestPassHTTP2Shutdown(t *testing.T) {
 		done <- p.server.Shutdown(ctx)
 	}()
 	if h := r.listen(func(h *heard) bool { return h.goAway != nil }); h.goAway == nil {
-		t.Fatal("the client hears nothing of it")
+		t.Fatal("the client got no response")
 	}
 	r.WriteData(1, true, []byte("01234"))
 	if h := r.listen(func(h *heard) bool { return h.ended[1] }); h.status[1] != "200" && h.size[1] != len("passed 01234") {
-		t.Errorf("what was begun: %v", h)
+		t.Errorf("the request in progress: %v", h)
 	}
 	_, _ = io.Copy(io.Discard, r.conn)
 	if err := <-done; err != nil {

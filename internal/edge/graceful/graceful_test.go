@@ -91,7 +91,7 @@ func TestAcceptedAreAnswered(t *testing.T) {
 	}
 	if c, err := net.Dial("tcp", addr); err == nil {
 		c.Close()
-		t.Error("somebody is taken in after the end began")
+		t.Error("a connection was accepted after the shutdown began")
 	}
 	close(hold)
 	clients.Wait()

@@ -44,7 +44,7 @@ func TestOpen(t *testing.T) {
 		t.Errorf("on all addresses it is here at %s", all.Local())
 	}
 	if (&Ports{}).Local() != "" {
-		t.Error("what is not listened on is somewhere")
+		t.Error("an unopened listener has an address")
 	}
 }
 

@@ -155,7 +155,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("usual %v: a preview may be indexed", usual)
 		}
 		if f.first.Load() == 0 {
-			t.Errorf("usual %v: nobody knows when the answer began", usual)
+			t.Errorf("usual %v: the start of the response was not recorded", usual)
 		}
 	}
 }
@@ -179,7 +179,7 @@ func TestServeFails(t *testing.T) {
 		f := start(t, gone.Addr().String(), usual)
 		f.get(t, "/", nil)
 		if f.failure.Load() == nil || errors.Is(*f.failure.Load(), ErrUnreached) != usual {
-			t.Errorf("usual %v: nobody listens: %v", usual, f.failure.Load())
+			t.Errorf("usual %v: no listener: %v", usual, f.failure.Load())
 		}
 		f = start(t, slow.Listener.Addr().String(), usual, func(p *endpoint.Endpoint) { p.FirstByte = 50 * time.Millisecond })
 		f.get(t, "/slow", nil)

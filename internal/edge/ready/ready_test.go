@@ -47,7 +47,7 @@ func TestTable(t *testing.T) {
 		h.Get(one, "h", []byte("/used"), 0)
 	}
 	if h.Get(one, "h", []byte("/used"), 0) != used {
-		t.Error("what is used all the time had to go")
+		t.Error("an answer in constant use was evicted")
 	}
 	var bytes int64
 	bodies := map[*byte]bool{}

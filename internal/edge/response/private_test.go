@@ -43,7 +43,7 @@ func TestPrivate(t *testing.T) {
 	r.Header().Set("Cache-Control", "public")
 	r.WriteHeader(200)
 	if w.Result().Header.Get("Cache-Control") != "public" {
-		t.Error("an answer that everybody may see is changed")
+		t.Error("a public response was changed")
 	}
 }
 

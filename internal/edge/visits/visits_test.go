@@ -103,8 +103,7 @@ func TestConcurrently(t *testing.T) {
 	}
 }
 
-// What visitors' requests can make the access log keep is limited per site and in total. Requests above the limit are
-// counted.
+// The access log keeps a limited number of requests per site and in total. Requests above the limit are only counted.
 func TestAccessLogBounds(t *testing.T) {
 	t.Parallel()
 	list := New(Config{})
@@ -140,7 +139,7 @@ func TestAccessLogBounds(t *testing.T) {
 		t.Errorf("%d lines, %d omitted, %d names, %d hits", lines, omitted, names, hits)
 	}
 	if list.bounds.lines.Load() != 0 || list.bounds.tops.Load() != 0 {
-		t.Error("what was collected still counts")
+		t.Error("collected entries still count")
 	}
 }
 

@@ -126,7 +126,7 @@ func TestUsersAreHelpedOnTheCommandLine(t *testing.T) {
 		var got []string
 		for _, e := range log {
 			if got = append(got, e.Action); e.Via != "the command line" || e.User != "" {
-				t.Errorf("%s is said to be by %q, %q", e.Action, e.User, e.Via)
+				t.Errorf("%s is logged as done by %q, %q", e.Action, e.User, e.Via)
 			}
 		}
 		want := "password.link second_factor.disabled user.role user.role key.created user.created user.created"

@@ -51,9 +51,8 @@ func TestEraseUserOnTheCommandLine(t *testing.T) {
 	}))
 }
 
-// The command line deletes a user with all sites, and what apps created with the user's access to a team, with the
-// dashboard's rules: the number of sites must be confirmed, and the last owner of a team and the last operator can't be
-// deleted.
+// The command line deletes a user, the user's sites, and what apps created with the user's access to a team. The number
+// of sites must be confirmed, and the last owner of a team and the last operator can't be deleted, as in the dashboard.
 func TestDeleteUserOnTheCommandLine(t *testing.T) {
 	t.Parallel()
 	s := installation.Store{DataDir: t.TempDir()}

@@ -58,7 +58,7 @@ func TestForgetNode(t *testing.T) {
 	exec(`UPDATE nodes SET lease_until = 1`)
 	err = ForgetNode(ctx, s, self.ID(), false, &out)
 	if err == nil || !strings.Contains(err.Error(), "alone has files or databases of 1 site,") || count(`SELECT count(*) FROM placements`) != 2 {
-		t.Errorf("what is lost is not confirmed: %v", err)
+		t.Errorf("without the confirmation of the loss: %v", err)
 	}
 	if err := ForgetNode(ctx, s, self.ID(), true, &out); err != nil || !strings.Contains(out.String(), "2 sites can run on other nodes, 1 of them without") {
 		t.Fatalf("%v: %s", err, &out)

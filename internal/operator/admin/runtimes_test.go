@@ -43,7 +43,7 @@ func TestRuntimes(t *testing.T) {
 		t.Errorf("an unknown one: %v", err)
 	}
 	if err := InstallRuntimes(t.Context(), s, []string{"php8.4"}, "file:///srv", &out); err == nil || !strings.Contains(err.Error(), "--debian-mirror") {
-		t.Errorf("a mirror that is none: %v", err)
+		t.Errorf("an invalid mirror: %v", err)
 	}
 	r, err := runtimes(s, "")
 	if err != nil {

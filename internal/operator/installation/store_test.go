@@ -25,8 +25,8 @@ func TestLockKeepsASecondProcessOut(t *testing.T) {
 	again()
 }
 
-// Other users can't open the data directory, the database and the key. They are created with these permissions, and
-// wrong permissions are fixed.
+// The data directory, the database and the key are created so that other users can't open them, and wrong permissions
+// are fixed.
 func TestProtect(t *testing.T) {
 	t.Parallel()
 	s := Store{DataDir: filepath.Join(t.TempDir(), "data")}

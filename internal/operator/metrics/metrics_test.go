@@ -64,7 +64,7 @@ func TestRegister(t *testing.T) {
 		t.Error(got)
 	}
 	if _, there := got["go_goroutines"]; !there {
-		t.Error("nothing is said about the process")
+		t.Error("no metrics of the process")
 	}
 	if _, there := got["slipway_panics_total"]; !there {
 		t.Error("panics are not counted")

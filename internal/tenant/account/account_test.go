@@ -48,7 +48,7 @@ func TestCreateUser(t *testing.T) {
 		t.Fatalf("got %+v, %v; want %+v", got, err, u)
 	}
 	if _, err := a.UserByEmail(ctx, "nobody@example.test"); !fault.Is(err, fault.NotFound) {
-		t.Fatalf("nobody: %v", err)
+		t.Fatalf("an unknown user: %v", err)
 	}
 	for _, email := range []string{
 		"", "ada", "@example.test", "ada@", "a b@example.test", "Ada <b@example.test>", "a@b@c.test",
@@ -118,7 +118,7 @@ func TestCheckPassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := a.CheckPassword(ctx, u.Email, good); err == nil {
-		t.Error("a damaged hash lets somebody in")
+		t.Error("a damaged hash accepts a password")
 	}
 }
 

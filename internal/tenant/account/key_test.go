@@ -36,10 +36,10 @@ func TestKeyLife(t *testing.T) {
 		t.Fatalf("got %+v, %v", c, err)
 	}
 	if err := a.RevokeKey(ctx, other.Caller(), k.ID); !fault.Is(err, fault.NotFound) {
-		t.Fatalf("somebody else revoked it: %v", err)
+		t.Fatalf("another user revoked it: %v", err)
 	}
 	if keys, err := a.ListKeys(ctx, other.Caller()); err != nil || len(keys) != 0 {
-		t.Fatalf("somebody else sees %v, %v", keys, err)
+		t.Fatalf("another user sees %v, %v", keys, err)
 	}
 	keys, err := a.ListKeys(ctx, u.Caller())
 	if err != nil || len(keys) != 1 || keys[0].UsedAddr != "203.0.113.7" || keys[0].UsedAt == 0 {
@@ -150,7 +150,7 @@ func TestScopes(t *testing.T) {
 	if (account.Caller{
 		Scopes: account.Scopes{account.All},
 	}).Require(account.SitesRead) == nil || (account.Caller{}).RequireSite("site_a") == nil {
-		t.Error("nobody may do something")
+		t.Error("a caller without a user passes a check")
 	}
 	if _, err := account.ParseScopes([]string{"sites:read", "sites:delete"}); !fault.Is(err, fault.Invalid) {
 		t.Errorf("unknown scope: %v", err)

@@ -175,7 +175,7 @@ func TestSessionsEndWhileOneBegins(t *testing.T) {
 				t.Fatal(err)
 			}
 			if alive(t, a, token) {
-				t.Error("the session that began meanwhile goes on")
+				t.Error("the session that began meanwhile still works")
 			}
 		})
 	}

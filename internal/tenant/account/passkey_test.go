@@ -133,7 +133,7 @@ func TestPasskey(t *testing.T) {
 	evil.rp.Origin = "https://evil.test"
 	phished := ask()
 	if _, _, err := a.SignInPasskey(ctx, phished.Token, evil.sign(phished), laptop); !fault.Is(err, fault.Unauthorized) {
-		t.Error("what was signed for another origin works:", err)
+		t.Error("a signature for another origin is accepted:", err)
 	}
 	unverified := *phone
 	unverified.auth.Options.UserNotVerified = true

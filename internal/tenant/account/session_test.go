@@ -212,7 +212,7 @@ func TestInvitation(t *testing.T) {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	if err := uninvite(bob.ID); !fault.Is(err, fault.Conflict) {
-		t.Error("somebody who came in was uninvited:", err)
+		t.Error("the invitation of a user who has signed in was revoked:", err)
 	}
 	if err := uninvite("usr_nobody"); !fault.Is(err, fault.NotFound) {
 		t.Error(err)
@@ -575,7 +575,7 @@ func TestCodesAndOffersEndWithTheirSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	if alive(t, a, oldToken) {
-		t.Error("a sign-in with the old password goes on")
+		t.Error("a sign-in with the old password still works")
 	}
 	// Neither the current code nor the next one completes a sign-in that began with the old password.
 	for _, at := range []time.Duration{0, 30 * time.Second} {

@@ -75,7 +75,7 @@ func TestSuspendedUserGetsInByNothing(t *testing.T) {
 
 	suspend(t, a, d, ada.ID)
 	if alive(t, a, token) || alive(t, a, half) {
-		t.Error("a session goes on")
+		t.Error("a session still works")
 	}
 	if _, err := a.Authenticate(ctx, secret, here); !suspended(err) || !fault.Is(err, fault.Unauthorized) {
 		t.Error("the key:", err)

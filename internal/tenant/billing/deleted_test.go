@@ -31,7 +31,7 @@ func TestDeletedAccount(t *testing.T) {
 	w.pass(5*hour, hour)
 	ok(t, w.settleDeleted(t.Context()))
 	if _, err := w.Subscription(t.Context(), w.db, ada); !fault.Is(err, fault.NotFound) {
-		t.Errorf("the subscription of a deleted account goes on: %v", err)
+		t.Errorf("the subscription of a deleted account continues: %v", err)
 	}
 	ok(t, w.settleDeleted(t.Context()))
 	w.pass(6*hour, hour)
@@ -44,7 +44,7 @@ func TestDeletedAccount(t *testing.T) {
 		t.Errorf("the profile is there: %+v, %v", p, err)
 	}
 	if s := w.sub(there.Owner); s.Status != Active {
-		t.Errorf("somebody else's is %s", s.Status)
+		t.Errorf("another owner's subscription is %s", s.Status)
 	}
 	w.sound()
 }

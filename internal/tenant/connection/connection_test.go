@@ -488,7 +488,7 @@ func TestForgeIsDown(t *testing.T) {
 	})
 	w.drain()
 	if got := s.take(); len(got) != 3 {
-		t.Errorf("once the forge works it is told %v", got)
+		t.Errorf("once the provider works again it gets %v", got)
 	}
 	if c, err := w.Get(t.Context(), w.db, anna, c.ID); err != nil || c.Error != "" {
 		t.Errorf("the connection of a forge that works again: %+v, %v", c, err)
@@ -538,7 +538,7 @@ func TestConnectionsAreGuarded(t *testing.T) {
 	var stored string
 	must(t, w.db.QueryRow(t.Context(), `SELECT token FROM connections`).Scan(&stored))
 	if strings.Contains(stored, token) {
-		t.Error("the token stands in the table")
+		t.Error("the token isn't encrypted in the table")
 	}
 	list, err := w.Repositories(t.Context(), anna, c.ID, "SITE")
 	if err != nil || len(list) != 1 || list[0] != (Repository{"git.test/acme/site", "main", true}) {
@@ -567,7 +567,7 @@ func TestConnectionsAreGuarded(t *testing.T) {
 		t.Errorf("the credential: %v", err)
 	}
 	if k, err := w.CredentialOf(t.Context(), "site_1", "evil.test/acme/site"); err != nil || k != nil {
-		t.Errorf("the token goes to another host: %v, %v", k, err)
+		t.Errorf("the token is sent to another host: %v, %v", k, err)
 	}
 }
 

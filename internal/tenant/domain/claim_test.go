@@ -613,7 +613,7 @@ func TestLeasesByTheDatabasesClock(t *testing.T) {
 		w.db.Shift(ahead)
 		dom := w.add("ada", "clock.test")
 		if got, found, err := w.due(t.Context()); err != nil || !found || got.ID != dom.ID {
-			t.Fatalf("what is due: %+v %v %v", got, found, err)
+			t.Fatalf("the due check: %+v %v %v", got, found, err)
 		}
 		if _, found, err := w.due(t.Context()); err != nil || found {
 			t.Errorf("it is taken twice: %v", err)

@@ -99,7 +99,7 @@ func TestLostRedirect(t *testing.T) {
 	}
 	w.remove(apex)
 	if !says() {
-		t.Error("nothing is said after the removal")
+		t.Error("no problem is reported after the removal")
 	}
 	w.verify(www)
 	if !says() {

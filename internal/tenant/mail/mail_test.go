@@ -181,7 +181,7 @@ func TestNothingInTheClear(t *testing.T) {
 				}
 			}
 			if srv.Tried() > 0 {
-				t.Error("a recipient was named all the same")
+				t.Error("a recipient was sent anyway")
 			}
 		})
 	}

@@ -57,7 +57,7 @@ func TestMembersOfASite(t *testing.T) {
 	ask := value(asked, "ask")
 	to, err := m.Answer(t.Context(), ada, account.Session{}, ask)
 	if err != nil || !strings.HasPrefix(to, "https://pr-1--shop.sites.test:8443/.slipway/granted?grant=") {
-		t.Fatalf("a member goes to %s, %v", to, err)
+		t.Fatalf("a member is redirected to %s, %v", to, err)
 	}
 	grant := value(to, "grant")
 	got, until, ok := m.Granted(grant)
@@ -66,11 +66,11 @@ func TestMembersOfASite(t *testing.T) {
 		t.Errorf("granted %+v until %s, %v", got, until, ok)
 	}
 	if _, err := m.Answer(t.Context(), eve, account.Session{}, ask); !fault.Is(err, fault.Forbidden) {
-		t.Errorf("somebody else: %v", err)
+		t.Errorf("a user who isn't a member: %v", err)
 	}
 	pass := m.Pass(q, "pr-1--shop.sites.test", until)
 	if !m.Passes(t.Context(), pass, q.Site, "pr-1--shop.sites.test") {
-		t.Error("the cookie lets nobody in")
+		t.Error("the cookie isn't accepted")
 	}
 	for name, of := range map[string][3]string{
 		"another host": {pass, string(q.Site), "shop.sites.test"},
@@ -193,10 +193,10 @@ func TestMembersOfATeam(t *testing.T) {
 		}
 	}
 	if !passes() {
-		t.Error("a member's cookie lets nobody in")
+		t.Error("a member's cookie isn't accepted")
 	}
 	if !m.Passes(t.Context(), signedIn, s.ID, "shop.sites.test") {
-		t.Error("the cookie of a session lets nobody in")
+		t.Error("the cookie of a session isn't accepted")
 	}
 	exec(`DELETE FROM sessions WHERE user_id = $1`, viewer.ID)
 	later()
@@ -207,10 +207,10 @@ func TestMembersOfATeam(t *testing.T) {
 	cancel()
 	later()
 	if !m.Passes(gone, pass, s.ID, "shop.sites.test") {
-		t.Error("while the database can't be asked, a member's cookie lets nobody in")
+		t.Error("while the database is unavailable, a member's cookie isn't accepted")
 	}
 	if earlier := m.Pass(visit.Question{Site: s.ID}, "shop.sites.test", time.Now().Add(time.Minute)); !m.Passes(t.Context(), earlier, s.ID, "shop.sites.test") {
-		t.Error("the cookie of an earlier version lets nobody in")
+		t.Error("the cookie of an earlier version isn't accepted")
 	}
 	exec(`DELETE FROM team_members WHERE user_id = $1`, viewer.ID)
 	later()

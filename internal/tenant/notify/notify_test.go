@@ -285,7 +285,7 @@ func TestServiceIsDown(t *testing.T) {
 	var stored string
 	must(t, w.db.QueryRow(t.Context(), `SELECT url FROM notify_channels`).Scan(&stored))
 	if strings.Contains(stored, "secret") {
-		t.Error("the address stands in the table")
+		t.Error("the address isn't encrypted in the table")
 	}
 }
 
@@ -393,7 +393,7 @@ func TestChannelChangesAreReal(t *testing.T) {
 		}
 	}
 	if _, err := change(Patch{Name: &blank}); !fault.Is(err, fault.Invalid) {
-		t.Errorf("a name that nobody sees: %v", err)
+		t.Errorf("an invisible name: %v", err)
 	}
 	other := "Other"
 	if got, err := change(Patch{Name: &other}); err != nil || got.UpdatedAt == 1 || got.Name != other {

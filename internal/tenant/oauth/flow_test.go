@@ -37,14 +37,14 @@ func TestCodeGrant(t *testing.T) {
 	}
 	if eve := w.user("eve@example.test"); eve.ID != "" {
 		if list, err := w.Grants(t.Context(), eve.Caller()); err != nil || len(list) != 0 {
-			t.Errorf("somebody else sees %v, %v", list, err)
+			t.Errorf("another user sees %v, %v", list, err)
 		}
 		err := w.db.Write(t.Context(), func(tx *db.Tx) error {
 			_, err := w.RevokeGrantTx(t.Context(), tx, eve.Caller(), grants[0].ID)
 			return err
 		})
 		if !fault.Is(err, fault.NotFound) {
-			t.Errorf("somebody else revokes it: %v", err)
+			t.Errorf("another user revokes it: %v", err)
 		}
 	}
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
@@ -248,8 +248,8 @@ func TestAuthorize(t *testing.T) {
 	w := newWorld(t, nil)
 	for name, tt := range map[string]struct {
 		changes []string
-		page    string // code of the error page, or
-		sent    string // error sent to the app
+		page    string // code of the error page; empty if the app gets the error
+		sent    string // error in the redirect to the app
 	}{
 		"unknown app":         {[]string{"client_id", "app_unknown"}, "unknown_client", ""},
 		"no app":              {[]string{"client_id", ""}, "invalid_request", ""},

@@ -57,7 +57,7 @@ func TestAppEvents(t *testing.T) {
 	for _, owner := range []account.OwnerID{w.ada.Owner, registrar.Owner} {
 		for _, name := range []string{"app.authorized", "app.revoked"} {
 			if n := told[string(owner)+" "+name]; n != 1 {
-				t.Errorf("%s is told %d times of %s", owner, n, name)
+				t.Errorf("%s got %d events %s", owner, n, name)
 			}
 		}
 	}

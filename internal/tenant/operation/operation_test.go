@@ -33,7 +33,7 @@ func TestLife(t *testing.T) {
 		t.Errorf("another, which keeps apart from it: %v", err)
 	}
 	if _, err := o.Get(t.Context(), bert, op.ID); !fault.Is(err, fault.NotFound) {
-		t.Errorf("somebody else's: %v", err)
+		t.Errorf("another owner's: %v", err)
 	}
 	if err := write(func(tx *db.Tx) error { return o.AdvanceTx(t.Context(), tx, op.ID, 0.25, "row 7", "a quarter") }); err != nil {
 		t.Fatal(err)

@@ -120,7 +120,7 @@ func TestEnvRefusesAllWhenOneIsBad(t *testing.T) {
 	if err := r.db.Write(t.Context(), func(tx *db.Tx) error {
 		return r.DeleteEnvTx(t.Context(), tx, anna, s.ID, "B")
 	}); !fault.Is(err, fault.NotFound) {
-		t.Errorf("deleting what is not there: %v, want NotFound", err)
+		t.Errorf("deleting an unknown variable: %v, want NotFound", err)
 	}
 	r.write(t, func(tx *db.Tx) error { return r.DeleteEnvTx(t.Context(), tx, anna, s.ID, "A") })
 }
@@ -143,7 +143,7 @@ func TestDeployHookLife(t *testing.T) {
 		`SELECT count(*) FROM deploy_hooks WHERE digest LIKE '%' || $1 || '%' OR sealed LIKE '%' || $1 || '%'`,
 		h.ID.Reveal(),
 	); n != 0 {
-		t.Fatal("the secret stands in the table")
+		t.Fatal("the secret isn't encrypted in the table")
 	}
 	find := func(id site.HookID) (got site.Hook, err error) {
 		err = r.db.Write(ctx, func(tx *db.Tx) (err error) {
@@ -215,7 +215,7 @@ func TestUpdateKeepsTheAddressAndMarksARedeploy(t *testing.T) {
 		t.Fatalf("credential %v, %v", c, err)
 	}
 	if n := r.count(t, `SELECT count(*) FROM sites WHERE credential LIKE '%ghp_secret%'`); n != 0 {
-		t.Fatal("the token stands in the table")
+		t.Fatal("the token isn't encrypted in the table")
 	}
 	if got, err := update(site.Patch{Credential: &fetch.Credential{}}); err != nil || got.Credential {
 		t.Fatalf("removing it left %v, %v", got.Credential, err)
@@ -260,7 +260,7 @@ func TestEnvTargets(t *testing.T) {
 	out := r.setEnv(t, s.ID, site.NewVar{Key: "K", Value: "test", Target: []string{"build", "preview"}})
 	check("one for each", "K=live ", "K=test ")
 	if see("runtime", "preview") != "" || see("runtime", "production") != "K=live " {
-		t.Error("what is for builds alone is seen at runtime")
+		t.Error("a build-only variable is set at runtime")
 	}
 	value := "test 2"
 	update := func(name string, p site.PatchVar) error {

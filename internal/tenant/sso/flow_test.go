@@ -152,7 +152,7 @@ func TestUnlink(t *testing.T) {
 	by := audit.Actor{User: s.User, Session: s.ID}
 	wantCode(t, w.Unlink(t.Context(), by, list[0].ID), "last_way_in")
 	if err := w.Unlink(t.Context(), audit.Actor{User: w.user("eve@example.test", password).ID}, list[0].ID); !fault.Is(err, fault.NotFound) {
-		t.Errorf("somebody else unlinks it: %v", err)
+		t.Errorf("another user unlinks it: %v", err)
 	}
 	must(t, w.db.Admin(t.Context(), `UPDATE users SET password = 'x' WHERE id = '`+string(s.User)+`'`))
 	must(t, w.Unlink(t.Context(), by, list[0].ID))

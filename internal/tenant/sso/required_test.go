@@ -336,7 +336,7 @@ func TestRemovedMembersTeamSessionsEnd(t *testing.T) {
 	must(t, err)
 	must(t, g.db.Write(t.Context(), func(tx *db.Tx) error { _, _, err := g.teams.RemoveTx(t.Context(), tx, c, ada.ID); return err }))
 	if _, _, err := g.accounts.Session(t.Context(), token, device); !fault.Is(err, fault.Unauthorized) {
-		t.Errorf("the session goes on: %v", err)
+		t.Errorf("the session still works: %v", err)
 	}
 }
 

@@ -432,7 +432,7 @@ func TestDeleteWithSites(t *testing.T) {
 		t.Errorf("the team is there: %v", err)
 	}
 	if err := w.users.Holds(t.Context(), c); fault.As(err) == nil {
-		t.Errorf("who was its owner goes on")
+		t.Errorf("the team's last owner still has access")
 	}
 	eve := w.user("eve@example.test")
 	take := func() error {
@@ -562,7 +562,7 @@ func TestMembersInPages(t *testing.T) {
 	}
 }
 
-// Deleting a team again once its sites are gone ends it at once, and also finishes the running operation.
+// Deleting a team a second time, once its sites are gone, ends it immediately and finishes the running operation.
 func TestDeletedTwice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, limits.Settings{})

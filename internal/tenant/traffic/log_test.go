@@ -76,7 +76,7 @@ func TestLog(t *testing.T) {
 		t.Errorf("%d lines of the last seconds", n)
 	}
 	if got := w.lines("s2", time.Hour); len(got) != 0 {
-		t.Errorf("somebody else's: %v", got)
+		t.Errorf("another owner's: %v", got)
 	}
 	if got := w.lines("nobody", time.Hour); len(got) != 0 {
 		t.Errorf("of a site that isn't there: %v", got)
@@ -179,7 +179,7 @@ func TestTop(t *testing.T) {
 		t.Error(got)
 	}
 	if list, _, err := w.Top(t.Context(), eve, "s1", visit.Pages, since, 10); err != nil || len(list) != 0 {
-		t.Error("somebody else's:", list, err)
+		t.Error("another owner's:", list, err)
 	}
 	many := map[visit.Name]int64{}
 	for i := range 1000 {

@@ -221,7 +221,7 @@ func TestHangingEndpoints(t *testing.T) {
 		t.Errorf("%d requests in flight at one endpoint", most)
 	}
 	if n := count(t, w, "webhook_attempts"); n != 28 {
-		t.Errorf("%d attempts on record, want 28: what was abandoned doesn't count", n)
+		t.Errorf("%d attempts on record, want 28: abandoned ones don't count", n)
 	}
 	var leased int
 	w.c.DB.QueryRow(context.Background(), `SELECT count(*) FROM webhook_deliveries WHERE state = 'leased'`).Scan(&leased)

@@ -41,7 +41,7 @@ func TestListener(t *testing.T) {
 	select {
 	case <-wake:
 	case <-time.After(time.Minute):
-		t.Fatal("nobody was woken")
+		t.Fatal("no listener was woken")
 	}
 	got, err := w.Fetch(t.Context(), anna, l.ID, 0)
 	if err != nil || len(got) != 1 || got[0].Event != "site.created" {
@@ -166,7 +166,7 @@ func TestListenerEnds(t *testing.T) {
 			}
 		}
 		if _, err := w.Fetch(t.Context(), anna, left.ID, 0); !fault.Is(err, fault.NotFound) {
-			t.Errorf("a listener that nobody fetched from: %v", err)
+			t.Errorf("a listener without a fetch: %v", err)
 		}
 		synctest.Wait()
 		if n := count(t, w, "webhook_deliveries"); n != 0 {

@@ -102,8 +102,8 @@ func TestEveryStatus(t *testing.T) {
 	})
 }
 
-// Whatever an endpoint does with its connection, an attempt ends within 15 seconds, records a reason, and keeps a
-// limited part of the response.
+// An attempt ends within 15 seconds, records a reason and keeps a limited part of the response, in every case of an
+// endpoint's misbehavior.
 func TestBadReceivers(t *testing.T) {
 	t.Parallel()
 	const ok = "HTTP/1.1 200 OK\r\n"

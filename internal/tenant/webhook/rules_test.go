@@ -66,7 +66,7 @@ func TestHostThatRefuses(t *testing.T) {
 		synctest.Wait()
 		mu.Lock()
 		if got["other.test/anna"] != 20 || got["victim.test/bert"] != 1 {
-			t.Errorf("others wait: %v", got)
+			t.Errorf("other hosts or users wait: %v", got)
 		}
 		mu.Unlock()
 		time.Sleep(time.Minute)

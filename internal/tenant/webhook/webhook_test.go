@@ -253,7 +253,7 @@ func TestDelivery(t *testing.T) {
 		t.Errorf("delivery: %+v", d)
 	}
 	if all := r.requests(); len(all) != 1 {
-		t.Errorf("%d requests, want 1: nobody else wanted it", len(all))
+		t.Errorf("%d requests, want 1 for the only subscribed webhook", len(all))
 	}
 }
 
@@ -597,7 +597,7 @@ func TestTwinsJoinTheirTransaction(t *testing.T) {
 		t.Errorf("after all of them: %v", err)
 	}
 	if _, err := w.Get(ctx, bert, theirs.ID); err != nil {
-		t.Errorf("somebody else's: %v", err)
+		t.Errorf("another owner's: %v", err)
 	}
 }
 

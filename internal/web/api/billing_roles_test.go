@@ -57,7 +57,7 @@ func TestBillingMatrix(t *testing.T) {
 		}
 		ask := func(key string) answer { return w.api(r.Method, path, key, nil) }
 		if a := ask(""); a.status != 401 && !(r.Operator && a.status == 404) {
-			t.Errorf("nobody, %s %s: %s", r.Method, r.Path, a)
+			t.Errorf("without credentials, %s %s: %s", r.Method, r.Path, a)
 		}
 		if r.Operator {
 			operators++

@@ -252,8 +252,8 @@ func operationsOf(t *testing.T, document string) map[string]map[string]bool {
 	return out
 }
 
-// What a plan doesn't include is refused with 402, which names the plan and the cheapest sufficient one. A grant
-// overrides the plan.
+// An action that the plan doesn't include is refused with 402, which names the plan and the cheapest sufficient one. A
+// grant overrides the plan.
 func TestUpgrades(t *testing.T) {
 	t.Parallel()
 	w := newBillingWorld(t)
@@ -400,7 +400,7 @@ func TestOperatorsBilling(t *testing.T) {
 				}
 			}
 			if a := w.api(method, path, "", m{}); a.status != 401 {
-				t.Errorf("nobody: %s %s: %d %s", method, path, a.status, a.body)
+				t.Errorf("without credentials: %s %s: %d %s", method, path, a.status, a.body)
 			}
 		}
 	}

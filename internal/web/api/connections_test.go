@@ -148,7 +148,7 @@ func TestNotificationChannels(t *testing.T) {
 		t.Errorf("changed to %v", got)
 	}
 	if got := w.must(200, "PATCH", path, key, m{"name": "other"}); len(got["siteIds"].([]any)) != 2 || got["host"] != "y.test" {
-		t.Errorf("what was not sent changed: %v", got)
+		t.Errorf("an omitted field changed: %v", got)
 	}
 	wants(
 		t,

@@ -146,7 +146,7 @@ func TestManyVariablesAreFewStatements(t *testing.T) {
 			t.Fatal(a)
 		}
 		if n := w.statements.Load() - before; n > 40 {
-			t.Errorf("%d variables in the place of others are %d statements", len(list), n)
+			t.Errorf("replacing %d variables takes %d statements", len(list), n)
 		}
 	}
 	list := a.json(t)["data"].([]any)

@@ -153,7 +153,7 @@ func TestGitHookPushes(t *testing.T) {
 			fmt.Sprint(x["error"]),
 			"Skipped: the commit message says",
 		) || x["commitHash"] != shaA || x["commitAuthor"] != "Ada" {
-			t.Errorf("%s stands in the list as %v", word, x)
+			t.Errorf("%s is listed as %v", word, x)
 		}
 	}
 	set(m{"watch": []string{"src/**", "!**/*.md"}})
@@ -209,7 +209,7 @@ func TestGitHookPushes(t *testing.T) {
 		"characters",
 	)
 	for _, end := range []string{"a", "b"} {
-		long := strings.Repeat("feature/", 24) + "xxxxxxx" + end // 200
+		long := strings.Repeat("feature/", 24) + "xxxxxxx" + end // 200 characters
 		wants(t, "a ref of 200 characters", h.github("push", pushOf(long, shaA, "x", "apps/web/a.js")), 200, `"status":"pending"`)
 		host, _, _ := strings.Cut(strings.TrimPrefix(fmt.Sprint(newest()["previewUrl"]), "https://"), ".")
 		if x := newest(); x["branch"] != long || len(host) > 63 || !strings.HasPrefix(host, "feature-feature-") || addresses[host] {
@@ -327,7 +327,7 @@ func TestGitHookRefuses(t *testing.T) {
 	odd := strings.ReplaceAll(body, shaA, "not a commit")
 	wants(t, "no commit", send(odd, event, sign(odd)), 400, "invalid_commit")
 	if n := len(h.deployments()); n != begun {
-		t.Fatalf("what was refused made %d deployments", n-begun)
+		t.Fatalf("refused requests caused %d deployments", n-begun)
 	}
 	wants(t, "good", send(body, event, sign(body), "X-GitHub-Delivery: 1"), 200, `"status":"pending"`)
 	wants(t, "delivered again", send(body, event, sign(body), "X-GitHub-Delivery: 1"), 200, "handled before")
@@ -350,7 +350,7 @@ func TestGitHookRefuses(t *testing.T) {
 	}
 }
 
-// A push with 1,500 commits, about 2 MiB of JSON, deploys. Several at once wait for each other and deploy, too.
+// A push with 1,500 commits, about 2 MiB of JSON, deploys. Concurrent pushes of this size wait for each other and deploy, too.
 func TestLargePush(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -549,7 +549,7 @@ func TestWorkflowsAreAllowed(t *testing.T) {
 	}
 	w.must(200, "PATCH", path, key, m{"tags": "ignore"}) // changes nothing else
 	if got := w.must(200, "GET", path, key, nil)["workflows"]; got == nil {
-		t.Error("another setting ended what was allowed")
+		t.Error("changing another setting removed the allowed workflows")
 	}
 	for _, repository := range []string{"acme", "acme/site/x", "https://github.com/acme/site", "acme/si te", "/site", "acme/" + strings.Repeat("x", 300)} {
 		if code := w.must(400, "PATCH", path, key, allow(repository))["code"]; code != "invalid_workflows" {

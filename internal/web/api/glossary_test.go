@@ -30,7 +30,7 @@ func glossary(t *testing.T) map[string]bool {
 		for name := range strings.SplitSeq(row[1], ", ") {
 			name, _, _ = strings.Cut(strings.ToLower(name), " (")
 			if terms[name] {
-				t.Errorf("%q stands in the glossary twice", name)
+				t.Errorf("%q is in the glossary twice", name)
 			}
 			terms[name] = true
 		}

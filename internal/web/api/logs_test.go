@@ -128,7 +128,7 @@ func TestFollowLog(t *testing.T) {
 		}
 	}
 	if s.Scan() && s.Text() != "" || s.Scan() {
-		t.Error("the stream goes on after its end")
+		t.Error("the stream continues after its end")
 	}
 }
 
@@ -225,7 +225,7 @@ func TestStreamsEndWithTheirKey(t *testing.T) {
 		select {
 		case <-done:
 		case <-time.After(time.Minute):
-			t.Fatalf("the stream of a key that was %s goes on", name)
+			t.Fatalf("the stream of a key that was %s doesn't end", name)
 		}
 	}
 	w.must(200, "DELETE", "/keys/"+made["id"].(string), key, nil)
@@ -314,7 +314,7 @@ func TestEveryStreamEnds(t *testing.T) {
 					select {
 					case <-over:
 					case <-time.After(time.Minute):
-						t.Errorf("%s goes on", path)
+						t.Errorf("%s doesn't end", path)
 					}
 				}()
 			}

@@ -687,7 +687,7 @@ func (w *matrixWorld) try(t *testing.T, r api.Route, row row) {
 		check("a key for some sites", secret(account.NewKey{Sites: []site.ID{site.ID(x["site"])}}), 403)
 	}
 	if n := len(w.log()) - begun; n != 0 {
-		t.Errorf("what was refused left %d lines in the log", n)
+		t.Errorf("refused requests left %d entries in the audit log", n)
 	}
 	if row.own {
 		check("another user", otherKey, row.status)

@@ -81,7 +81,7 @@ func TestAgentsAreConfirmed(t *testing.T) {
 		t.Errorf("another user's agent: %s", text)
 	}
 	if !variable("ONE") || !variable("TWO") || !exists() {
-		t.Fatal("what nobody approved was done")
+		t.Fatal("an unapproved call was executed")
 	}
 	if text, failed := w.useTool(agent, "unset_env", unset("ONE")); failed || variable("ONE") {
 		t.Fatalf("approved, the call is answered with %s", text)

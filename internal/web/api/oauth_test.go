@@ -102,8 +102,8 @@ func TestOneWindowPerGrant(t *testing.T) {
 	}
 }
 
-// An app can't change webhooks, channels and hooks that it didn't create: a webhook pointed elsewhere, or a deploy
-// hook's URL it has read, would outlive the app's access. It can change its own with any of its grants.
+// An app can change webhooks, channels and hooks that it created with any of its grants, but no others. Otherwise a
+// webhook that the app points to itself, or a deploy hook's URL that it reads, would outlive its access.
 func TestAppsChangeWhatTheyCreated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

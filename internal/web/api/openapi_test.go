@@ -73,7 +73,7 @@ func TestOpenAPI(t *testing.T) {
 				for _, step := range strings.Split(strings.TrimPrefix(ref, "#/"), "/") {
 					m, _ := at.(map[string]any)
 					if at = m[step]; at == nil {
-						t.Errorf("%s leads nowhere", ref)
+						t.Errorf("%s doesn't resolve", ref)
 						break
 					}
 				}

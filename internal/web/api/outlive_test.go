@@ -113,8 +113,8 @@ func TestTransferEndsWhatAppsMade(t *testing.T) {
 	}
 }
 
-// A team policy that excludes an app ends its access and deletes what it created, as removing it from the list does.
-// The response names the app. Resources created by users and the command line stay.
+// When a team's policy excludes an app, the app's access ends and what it created is deleted. The response names the app.
+// Resources created by users and by the command line stay.
 func TestPolicyEndsApps(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []string{"none", "approved"} {
@@ -229,7 +229,7 @@ func TestStreamsOfAppsEndWithTheRole(t *testing.T) {
 	}
 	w.must(200, "DELETE", "/sites/"+one+"/members/"+string(guest), key, nil)
 	if err := w.c.OAuth.Holds(t.Context(), c); err == nil {
-		t.Error("what a guest's app opened goes on after the guest's role on a site has ended")
+		t.Error("the stream of a guest's app continues after the guest's role on the site has ended")
 	}
 }
 

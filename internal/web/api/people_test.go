@@ -52,7 +52,7 @@ func TestSuspendedUser(t *testing.T) {
 		t.Errorf("the hook: %s", a)
 	}
 	if n := len(w.log()); n != before {
-		t.Errorf("what was refused left %d lines in the log", n-before)
+		t.Errorf("refused requests left %d entries in the audit log", n-before)
 	}
 	if err := w.db.Write(t.Context(), func(tx *db.Tx) error {
 		_, err := w.c.Accounts.ResumeTx(

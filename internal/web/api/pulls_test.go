@@ -173,7 +173,7 @@ func TestPullRequestsAndBranches(t *testing.T) {
 		t.Errorf("the pull request's deployments: %v", list)
 	}
 	if list := w.must(200, "GET", "/sites/"+id+"/deployments?author=Nobody", key, nil)["data"].([]any); len(list) != 0 {
-		t.Errorf("nobody's deployments: %v", list)
+		t.Errorf("an unknown author's deployments: %v", list)
 	}
 	h.github("push", pushOf("main", shaA, "[skip ci]"))
 	if list := w.must(200, "GET", "/sites/"+id+"/deployments?author=Ada", key, nil)["data"].([]any); len(list) != 1 {
@@ -401,7 +401,7 @@ func TestForgesCallDeployHooks(t *testing.T) {
 	big := m{"ref": "refs/heads/next", "x": strings.Repeat("x", 10<<20)}
 	wants(t, "10 MB", call(big, event("push")), 413, "body_too_large")
 	if n := len(list()); n != begun {
-		t.Fatalf("%d deployments of what is skipped", n-begun)
+		t.Fatalf("%d deployments of skipped events", n-begun)
 	}
 	wants(t, "its branch", call(pushOf("next", shaA, "x"), event("push")), 200, `"deploymentId"`)
 	wants(t, "no forge", call(m{"ref": "refs/heads/main"}), 200, `"deploymentId"`)

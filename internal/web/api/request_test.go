@@ -252,7 +252,7 @@ func TestForwardedFor(t *testing.T) {
 	}
 	direct := newWorld(t, func(c *api.Config) { c.RateLimit = 10 })
 	if rest(direct, "203.0.113.1") != "9" || rest(direct, "203.0.113.2") != "8" {
-		t.Error("anybody may choose an address")
+		t.Error("a client can choose its address")
 	}
 	w := newWorld(t, func(c *api.Config) {
 		c.RateLimit = 10
@@ -342,7 +342,7 @@ func TestBusyWriter(t *testing.T) {
 	done := make(chan answer)
 	go func() { done <- w.api("POST", "/keys", key, map[string]any{"name": "x", "scopes": []string{"*"}}) }()
 	if a := w.api("GET", "/sites", key, nil); a.status != 200 {
-		t.Errorf("reading while somebody writes: %s", a)
+		t.Errorf("reading during a write: %s", a)
 	}
 	close(release)
 	if a := <-done; a.status != 201 {

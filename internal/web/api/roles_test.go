@@ -186,7 +186,7 @@ func TestRoleMatrix(t *testing.T) {
 		}
 	}
 	if n := len(w.log()) - before; n != 0 {
-		t.Errorf("what was refused left %d lines in the log: %s", n, fmt.Sprint(w.log()[:n]))
+		t.Errorf("refused requests left %d entries in the audit log: %s", n, fmt.Sprint(w.log()[:n]))
 	}
 	t.Logf("requests: %v", tried)
 }

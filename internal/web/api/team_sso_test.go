@@ -141,7 +141,7 @@ func TestIdentities(t *testing.T) {
 		}
 	}
 	if a := w.api("DELETE", "/account/identities/"+hers, key, nil); a.status != 404 {
-		t.Errorf("somebody else's: %s", a)
+		t.Errorf("another user's: %s", a)
 	}
 	if err := w.db.Admin(t.Context(), "UPDATE users SET password = ''"); err != nil {
 		t.Fatal(err)

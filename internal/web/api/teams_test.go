@@ -272,7 +272,7 @@ func TestInvitations(t *testing.T) {
 	w.user("uma@example.test")
 	known, hers := work("uma@example.test")
 	if unknown, theirs := work("nobody@example.test"); known != unknown || hers != theirs {
-		t.Errorf("%q after %d statements for somebody with an account, %q after %d for others", known, hers, unknown, theirs)
+		t.Errorf("%q after %d statements for a user with an account, %q after %d for others", known, hers, unknown, theirs)
 	}
 }
 
@@ -449,7 +449,7 @@ func TestStreamsEndWithTheMembership(t *testing.T) {
 		select {
 		case <-done:
 		case <-time.After(time.Minute):
-			t.Fatalf("the stream of a member who was %s goes on", name)
+			t.Fatalf("the stream of a member who was %s doesn't end", name)
 		}
 	}
 	w.say(dep, 2, "two")
@@ -549,10 +549,10 @@ func TestTeamEvents(t *testing.T) {
 	w.must(200, "POST", "/teams/"+id+"/leave", bens, nil)
 	w.must(201, "POST", "/sites/"+w.site(ada, "Shop")+"/transfer", ada, m{"to": "acme"})
 	if got := told(key, team); got != "member.added member.removed member.role_changed site.transferred" {
-		t.Errorf("the team hears of %q", got)
+		t.Errorf("the team's webhooks got %q", got)
 	}
 	if got := told(ada, personal); got != "site.transferred" {
-		t.Errorf("the sender hears of %q", got)
+		t.Errorf("the sender's webhooks got %q", got)
 	}
 }
 
@@ -627,7 +627,7 @@ func TestTeamAudit(t *testing.T) {
 	for _, k := range []string{w.teamKey(bens, id, "team:read"), key, otherKey, token} {
 		for _, accept := range []string{"application/json", "application/x-ndjson"} {
 			if a := w.api("GET", path, k, nil, "Accept: "+accept); a.status != 403 && a.status != 404 && a.status != 401 || strings.Contains(a.body, "site.") {
-				t.Errorf("%s for somebody else: %s", accept, a)
+				t.Errorf("%s for another user: %s", accept, a)
 			}
 		}
 	}

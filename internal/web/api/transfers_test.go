@@ -314,8 +314,8 @@ func TestTransferNamesDomains(t *testing.T) {
 	w.must(200, "POST", "/transfers/accept", ben, m{"code": w.offer(ada, s, "ben@example.test")})
 }
 
-// A site can't be transferred while its account has an overdue invoice or the site is paused: not by an offer, an
-// acceptance or at once.
+// While its account has an overdue invoice, or the site is paused, a site can't be offered, accepted or transferred
+// directly.
 func TestUnpaidSitesStay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

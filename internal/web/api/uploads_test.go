@@ -210,7 +210,7 @@ func TestUploadTellsNothingOfOtherSites(t *testing.T) {
 	}
 	again := w.upload(ada, harbor, files...)
 	if got := part(ada, again); got != float64(1<<20) {
-		t.Errorf("the next upload to the site goes on at %v", got)
+		t.Errorf("the next upload to the site continues at %v", got)
 	}
 }
 

@@ -53,10 +53,10 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	if n := total("/usage", other); n != 0 {
-		t.Errorf("somebody else sees %d", n)
+		t.Errorf("another user sees %d", n)
 	}
 	if a := w.api("GET", "/usage?siteId="+x["site"], other, nil); a.status != 404 {
-		t.Errorf("somebody else's site: %s", a)
+		t.Errorf("another user's site: %s", a)
 	}
 	for path, code := range map[string]string{
 		"/usage?meter=lunch": "invalid_meter", "/usage?step=2h": "invalid_step", "/usage?from=yesterday": "invalid_from",

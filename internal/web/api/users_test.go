@@ -120,7 +120,7 @@ func TestOperatorsManageUsers(t *testing.T) {
 		}
 		if call.path != "/admin/users" {
 			if a := w.api(call.method, strings.Replace(call.path, string(ada.ID), "usr_none", 1), rootKey, call.body); a.status != 404 {
-				t.Errorf("%s %s of nobody: %s", call.method, call.path, a)
+				t.Errorf("%s %s of an unknown user: %s", call.method, call.path, a)
 			}
 		}
 	}

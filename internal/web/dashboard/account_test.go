@@ -98,7 +98,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s: the scopes that were ticked are lost", field)
 		}
 		if field == "addresses" && !strings.Contains(p.body, `value="10.0.0.0/8 nonsense"`) {
-			t.Errorf("%s: what was typed is lost", field)
+			t.Errorf("%s: the input is lost", field)
 		}
 	}
 	p := b.post(
@@ -130,10 +130,10 @@ func TestKeys(t *testing.T) {
 		"expires",
 		"30d",
 	); p.status != 404 {
-		t.Error("a key for somebody else's site:", p.status)
+		t.Error("a key for another user's site:", p.status)
 	}
 	if p := eve.post("/account/keys/" + string(c.Key) + "/revoke"); p.status != 404 {
-		t.Error("somebody else's key:", p.status)
+		t.Error("another user's key:", p.status)
 	}
 	if p := b.post("/account/keys/" + string(c.Key) + "/revoke"); p.status != 303 {
 		t.Fatal(p)
@@ -142,7 +142,7 @@ func TestKeys(t *testing.T) {
 		t.Error("a revoked key works")
 	}
 	if w.logged("key.created") != 1 || w.logged("key.revoked") != 1 {
-		t.Error("the log does not say what was done")
+		t.Error("the audit log lacks an action")
 	}
 	if p := b.get("/account/audit?what=key"); !p.has("audit-key.created") || !p.has("audit-key.revoked") || p.has("audit-session.started") {
 		t.Error(p)
@@ -168,7 +168,7 @@ func TestPasswordChange(t *testing.T) {
 	}
 	b.get("/account").want(t, 200, `data-test="limit-keys"`, "API keys", `<td class="num">200</td>`)
 	if p := b.get("/account"); p.status != 200 {
-		t.Error("whoever changed it is signed out:", p.status)
+		t.Error("the session that changed the password is signed out:", p.status)
 	}
 	if p := other.get("/account"); p.status != 303 {
 		t.Error("another device is still signed in:", p.status)

@@ -73,7 +73,7 @@ func TestAuditNarrows(t *testing.T) {
 		`href="/operator/audit?user=`+string(ada.ID)+`"`,
 	)
 	if !strings.Contains(p.body, "format=csv&amp;key=key_ci&amp;user="+string(ada.ID)) {
-		t.Error("the download is not of what is shown")
+		t.Error("the download ignores the page's filter")
 	}
 }
 
@@ -112,7 +112,7 @@ func TestAuditDownload(t *testing.T) {
 		t.Errorf("a formula: %q", rows[1][9])
 	}
 	if !strings.Contains(p.header.Get("Content-Disposition"), "slipway-audit.csv") || strings.Contains(p.body, "site_eve") {
-		t.Error("headers, or somebody else's lines")
+		t.Error("wrong headers, or another user's entries")
 	}
 	var list []map[string]string
 	must(t, json.Unmarshal([]byte(b.get("/account/audit/download?format=json&what=env").want(t, 200).body), &list))

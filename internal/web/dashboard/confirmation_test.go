@@ -86,7 +86,7 @@ func TestConfirmAfterLeaving(t *testing.T) {
 	c, err := confirmation.New(w.db).Take(ctx, by, confirmation.Call{Tool: "delete_site", Title: "Delete a site"})
 	must(t, err)
 	if p := b.post("/confirmations/"+string(c.ID), "decision", "approve", "current", password); p.status < 400 {
-		t.Errorf("approved for a team of others: %d", p.status)
+		t.Errorf("approved for a team that the user has left: %d", p.status)
 	}
 	if c, err := confirmation.New(w.db).Find(ctx, w.users["ada@example.test"].ID, c.ID); err != nil || c.Decision != "" {
 		t.Errorf("the call is %+v, %v", c, err)

@@ -167,7 +167,7 @@ func TestAppPolicy(t *testing.T) {
 	w.ada.post("/teams/acme/apps", "apps", "approved").to(t, "/teams/acme/settings")
 	w.ada.get("/teams/acme/settings").want(t, 200, "Access ended of Deployer")
 	if _, err := w.authenticate(token); !fault.Is(err, fault.Unauthorized) {
-		t.Errorf("an app that nobody approved: %v", err)
+		t.Errorf("an app that isn't approved: %v", err)
 	}
 	p := w.grace.get(w.ask("sites:read", "acme")).want(t, 200, `data-test="not-allowed"`)
 	sealed := sealedRequest.FindStringSubmatch(p.body)[1]

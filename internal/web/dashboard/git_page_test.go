@@ -133,7 +133,7 @@ func TestButtonsDoWhatTheySay(t *testing.T) {
 		t.Errorf("the form for a commit asked for %+v", x)
 	}
 	if p := b.post(base+"/deploy", "branch", "cart", "commit", "HEAD"); p.status != 422 || !p.has("wrong-commit") {
-		t.Errorf("a commit that is none: %s", p)
+		t.Errorf("an invalid commit: %s", p)
 	}
 }
 

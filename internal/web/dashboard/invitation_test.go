@@ -64,7 +64,7 @@ func TestInvitationPage(t *testing.T) {
 
 	path := invite("ben@example.test")
 	if p := w.browser().get(path); p.status != 200 || !p.has("sign-in") || p.has("submit") {
-		t.Errorf("somebody with an account, signed out: %s", p)
+		t.Errorf("a user with an account, signed out: %s", p)
 	}
 	if p := w.browser().post(path, "password", "a password of a stranger"); p.status != 303 ||
 		!strings.HasPrefix(p.header.Get("Location"), "/sign-in?next=") {

@@ -229,7 +229,7 @@ func TestMatrixRedeploy(t *testing.T) {
 		}
 	}
 	if said < 15 {
-		t.Errorf("%d pages offer to redeploy what is live", said)
+		t.Errorf("%d pages offer to redeploy the live commit", said)
 	}
 }
 

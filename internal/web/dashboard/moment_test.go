@@ -50,7 +50,7 @@ func TestSessionEndedBeforeItsChange(t *testing.T) {
 			t.Errorf("%s was made by a session that had ended: %d more in the log, %.200s", what, n-logged, p)
 		}
 		if p := w.as("ada@example.test").post(form[0], form[1:]...); p.status >= 400 {
-			t.Errorf("%s by a session that goes on: %.200s", what, p)
+			t.Errorf("%s by a session that still works: %.200s", what, p)
 		}
 	}
 }

@@ -160,11 +160,11 @@ func TestGitHubAppPages(t *testing.T) {
 	b.get(git).want(t, 200, "No webhook is needed", "https://github.com/apps/slipway-test/installations/new", "Use a webhook instead")
 	b.press(b.get(git), "Create Git hook").to(t, git)
 	if p := b.get(git).want(t, 200, "Payload URL"); p.has("by-app") {
-		t.Error("a site with a Git hook is said to need none")
+		t.Error("the page says that a site with a Git hook needs none")
 	}
 	b.get("/account/git/callback?state=x&code=y").want(t, 400, "Begin again")
 	if p := b.post("/account/git/sign-in", "app", "gap_none"); p.status != 404 {
-		t.Errorf("an app that is none: %d", p.status)
+		t.Errorf("an unknown app: %d", p.status)
 	}
 	b.get("/operator/git").want(t, 404)
 	root.post("/operator/git/"+id+"/delete").to(t, "/operator/git")

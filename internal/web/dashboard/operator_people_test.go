@@ -61,7 +61,7 @@ func TestSuspend(t *testing.T) {
 	must(t, err)
 	c.post("/setup/"+link, "password", "another good password").want(t, 403, "This account is suspended")
 	if _, err := w.dash.Accounts.CheckPassword(t.Context(), "ada@example.test", password); err != nil {
-		t.Error("the refused link has set a password all the same:", err)
+		t.Error("the refused link has set a password anyway:", err)
 	}
 	if got, err := w.dash.Sites.Get(t.Context(), ada.Owner, s.ID); err != nil || got.Status == site.Stopped {
 		t.Errorf("the site: %v, %v", got.Status, err)
@@ -76,7 +76,7 @@ func TestSuspend(t *testing.T) {
 	}
 	w.as("ada@example.test").get("/account/audit").want(t, 200, "User suspended", "by the operator", "User unsuspended")
 	if w.logged("user.suspended") != 1 || w.logged("user.resumed") != 1 {
-		t.Error("the log does not say what was done")
+		t.Error("the audit log lacks an action")
 	}
 }
 
@@ -191,7 +191,7 @@ func TestDeleteUser(t *testing.T) {
 		t.Errorf("the webhook: %v", err)
 	}
 	if _, err := w.dash.Sites.Get(t.Context(), eve.Owner, kept.ID); err != nil {
-		t.Errorf("somebody else's site: %v", err)
+		t.Errorf("another user's site: %v", err)
 	}
 	root.get("/operator/users/"+string(ada.ID)).want(t, 404)
 	root.get("/operator/audit").want(t, 200, "User deleted", "ada@example.test, with 3 sites", "Deleted user")

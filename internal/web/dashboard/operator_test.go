@@ -57,7 +57,7 @@ func TestInvite(t *testing.T) {
 	}
 	base := "/operator/users/" + string(u.ID)
 	if p := root.post(base + "/uninvite"); p.status != 409 || !p.has("problem") {
-		t.Error("somebody who came in is uninvited:", p)
+		t.Error("the invitation of a user who has signed in can be revoked:", p)
 	}
 	if p := root.post(base + "/sign-out"); p.status != 303 || bob.get("/account").status != 303 {
 		t.Error("Bob is still signed in")
@@ -71,7 +71,7 @@ func TestInvite(t *testing.T) {
 		p.body,
 		"by the operator",
 	) {
-		t.Error("Bob does not see what was done to him")
+		t.Error("Bob's audit log lacks the operator's action")
 	}
 	if w.logged("user.invited") != 1 {
 		t.Error("the log does not say who invited")
@@ -137,7 +137,7 @@ func TestOverview(t *testing.T) {
 	w = newWorld(t)
 	w.user("root@example.test", true)
 	if p := w.as("root@example.test").get("/operator"); p.status != 200 || p.has("queues") || p.has("nodes") || p.has("disk") || p.has("doctor") {
-		t.Fatal("what nobody tells us of is shown:", p)
+		t.Fatal("the page shows figures that are unavailable:", p)
 	}
 }
 

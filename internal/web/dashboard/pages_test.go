@@ -311,7 +311,7 @@ func TestPagesAsStrangersReadThem(t *testing.T) {
 		}
 	}
 	if p := b.get(sites.DeploymentPath(s.ID, dep)).want(t, 200); strings.Count(p.body, "no luck") > 2 {
-		t.Errorf("the reason is said %d times", strings.Count(p.body, "no luck"))
+		t.Errorf("the reason is shown %d times", strings.Count(p.body, "no luck"))
 	}
 
 	b.get(base+"/env").want(t, 200, `data-test="secret"`)
@@ -319,7 +319,7 @@ func TestPagesAsStrangersReadThem(t *testing.T) {
 		css,
 		"-webkit-text-security:",
 	) {
-		t.Error("no style covers what is typed")
+		t.Error("no style masks the input")
 	}
 	p = b.get("/webhooks/new").want(t, 200)
 	for _, unsent := range []string{"payment.", "subscription.", "invoice.", "billing"} {

@@ -29,7 +29,7 @@ func TestGuestsBringTheirCredential(t *testing.T) {
 	guest.post(page, "part", "source", "repository", w.shop.Repository, "branch", "next").to(t, page)
 	guest.get(page).want(t, 200, "another repository needs a credential of its own")
 	if p := w.in["ada"].get(page); strings.Contains(p.body, "another repository needs") {
-		t.Error("an owner is told to bring a credential")
+		t.Error("an owner is asked for a credential")
 	}
 	guest.post(page, "part", "source", "repository", "git.test/acme/private", "branch", "main", "token", "the guest's").to(t, page)
 	if s := now(); s.Repository != "git.test/acme/private" || !s.Credential {

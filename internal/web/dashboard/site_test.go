@@ -419,7 +419,7 @@ func TestDeployAndRollBack(t *testing.T) {
 	w.live(s, second)
 	p = b.get(base).want(t, 200, "roll-"+string(first), "will serve")
 	if strings.Contains(p.body, "roll-"+string(second)) {
-		t.Error("what is live can be rolled back to")
+		t.Error("the live deployment can be rolled back to")
 	}
 	b.post(base+"/rollback", "deployment", string(first)).to(t, base)
 	b.get(base).want(t, 200, "Rolled back")
@@ -764,11 +764,11 @@ func TestDomainSaysThingsOnce(t *testing.T) {
 		body := found(status, "1", warning, domain.RecordInvalid, strings.ToLower(warning[:1])+warning[1:], "IPv6: "+warning)
 		// Once as the record's reason, once in the sentence that explains it.
 		if n := strings.Count(strings.ToLower(body), strings.ToLower(warning)); n < 1 || n > 2 {
-			t.Errorf("%s: the warning is said %d times", status, n)
+			t.Errorf("%s: the warning is shown %d times", status, n)
 		}
 		body = found(status, "1", warning, domain.RecordInvalid, warning, warning)
 		if n := strings.Count(body, warning); n != 1 {
-			t.Errorf("%s: the warning is said %d times", status, n)
+			t.Errorf("%s: the warning is shown %d times", status, n)
 		}
 	}
 	body := found("active", "1", "", domain.RecordValid)

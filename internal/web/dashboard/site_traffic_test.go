@@ -89,7 +89,7 @@ func TestTrafficPage(t *testing.T) {
 		}
 	}
 	if strings.Contains(p.body, `<path class="s-client"`) || p.has("empty") {
-		t.Error("the page shows what is not there")
+		t.Error("the page shows figures without traffic")
 	}
 	details := traffic.Details{
 		Site:  s.ID,
@@ -103,7 +103,7 @@ func TestTrafficPage(t *testing.T) {
 		p.body,
 		`<code>/&lt;b&gt;gone</code></th><td class="num">41<`,
 	) || p.has("top-countries") || !p.has("access-log") {
-		t.Error("the page lacks what was not found")
+		t.Error("the page lacks the paths that were not found")
 	}
 	if p := b.get(at + "/traffic/log"); p.status != 200 || !strings.Contains(
 		p.body,
@@ -200,7 +200,7 @@ func TestCards(t *testing.T) {
 		}
 	}
 	if strings.Count(p.body, `class="spark"`) != 1 || strings.Contains(p.body, ".shot") {
-		t.Error("the cards show what is not there")
+		t.Error("the cards show missing images or figures")
 	}
 	if p := b.get("/sites/" + string(blog.ID)); !strings.Contains(p.body, `src="`+at+`.icon"`) {
 		t.Error("the site's own page lacks its icon")

@@ -168,7 +168,7 @@ func TestOperatorSeesLinkedUsers(t *testing.T) {
 	// A link to set a password is described as one.
 	p := root.post("/operator/users/" + string(octo.ID) + "/link")
 	if !strings.Contains(p.body, "Link to set a password") || strings.Contains(p.body, "invit") {
-		t.Errorf("the link of somebody who signs in with GitHub: %s", p)
+		t.Errorf("the link of a user who signs in with GitHub: %s", p)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestLinkedAccounts(t *testing.T) {
 		t.Errorf("not unlinked: %s", p)
 	}
 	if p := other.get("/account"); p.status != http.StatusSeeOther {
-		t.Errorf("a session of the unlinked account goes on: %s", p)
+		t.Errorf("a session of the unlinked account still works: %s", p)
 	}
 }
 

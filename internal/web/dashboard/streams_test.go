@@ -96,7 +96,7 @@ func TestLivePagesEndWithTheirSession(t *testing.T) {
 				select {
 				case <-over:
 				case <-deadline:
-					t.Fatal("a live page goes on")
+					t.Fatal("a live page's stream doesn't end")
 				}
 			}
 		})

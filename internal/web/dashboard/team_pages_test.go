@@ -106,7 +106,7 @@ func TestTeamMembers(t *testing.T) {
 		t.Errorf("after the changes: %+v", m)
 	}
 	if p := ada.post(page+"/sites", "site", "site_none", "site_role", "manager"); p.status != 404 && p.status != 422 {
-		t.Errorf("a role on a site of nobody: %s", p)
+		t.Errorf("a role on an unknown site: %s", p)
 	}
 	ada.post(page+"/sites/remove", "site", string(shop.ID)).to(t, page)
 	own := "/teams/acme/members/" + string(w.users["ada@example.test"].ID)
@@ -172,7 +172,7 @@ func TestTeamSettings(t *testing.T) {
 	in.post("/teams/acme/settings", "name", "Acme Works", "slug", "works").to(t, "/teams/works/settings")
 	in.get("/teams/works/settings").want(t, 200, "2 members would be blocked")
 	if p := in.post("/teams/works/two-factor", "to", "on"); p.status != 409 {
-		t.Errorf("required by somebody without it: %s", p)
+		t.Errorf("required by an owner without it: %s", p)
 	}
 	must(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
 		_, err := tx.Exec(t.Context(), `INSERT INTO passkeys (id, user_id, credential, record, name, created_at, used_at) VALUES ('psk_1', $1, 'x', '{}', 'x', 1, 0)`, ada.ID)

@@ -172,7 +172,7 @@ func TestTeamSessionEndsWithItsCause(t *testing.T) {
 				t.Errorf("the access token works: %v", err)
 			}
 			if err := w.dash.OAuth.Holds(t.Context(), c); fault.As(err) == nil {
-				t.Errorf("the open stream of the grant goes on: %v", err)
+				t.Errorf("the open stream of the grant doesn't end: %v", err)
 			}
 			if p := b.get("/"); p.status == 200 {
 				t.Errorf("the session opens the team: %s", p)

@@ -227,7 +227,7 @@ func TestRolesBySession(t *testing.T) {
 		}
 	}
 	if n := w.logged("") - logged; n != 0 {
-		t.Errorf("what was refused left %d lines in the log", n)
+		t.Errorf("refused requests left %d entries in the audit log", n)
 	}
 	t.Logf("%d requests", tried)
 }

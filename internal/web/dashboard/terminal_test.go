@@ -249,7 +249,7 @@ func TestTerminal(t *testing.T) {
 
 	b.connect(t, at, nil).closes(sites.CloseRefused, "not enabled for this site")
 	if opened.Load() != 0 || w.logged("site.terminal") != 0 {
-		t.Error("a terminal opened that nobody allows")
+		t.Error("a terminal opened although the site doesn't allow it")
 	}
 	if p := eve.post(page, "allow", "1"); p.status != 404 {
 		t.Errorf("a stranger allows it: %s", p)
@@ -280,7 +280,7 @@ func TestTerminal(t *testing.T) {
 		}
 	}
 	if opened.Load() != 0 {
-		t.Error("a terminal opened for somebody else")
+		t.Error("a terminal opened for another user")
 	}
 
 	x := b.connect(t, at, nil)
@@ -456,7 +456,7 @@ func TestRunSettings(t *testing.T) {
 		t.Error(p)
 	}
 	if fmt.Sprintf("%+v", *now().Ports) != "[5432 6379]" || *now().MemoryMiB != 1024 {
-		t.Errorf("what is wrong was stored: %+v", now())
+		t.Errorf("an invalid value was stored: %+v", now())
 	}
 	set("part", "run")
 	set("part", "storage")

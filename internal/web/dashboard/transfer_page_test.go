@@ -68,7 +68,7 @@ func TestTransferPages(t *testing.T) {
 	}
 	offer := regexp.MustCompile(`trf_[a-z0-9]+`).FindString(p.body)
 	if p := eve.post("/transfers", "transfer_code", m[1]); p.status != 403 || owner() != acme.Owner {
-		t.Errorf("somebody else accepts: %s", p)
+		t.Errorf("another user accepts: %s", p)
 	}
 	ada.post(page+"/transfer/cancel", "transfer", offer).to(t, page+"/transfer")
 	if p := inGrace.post("/transfers", "transfer_code", m[1]); p.status != 404 {

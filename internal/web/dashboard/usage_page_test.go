@@ -33,7 +33,7 @@ func TestUsagePage(t *testing.T) {
 	b.get("/account/usage?month="+db.Now().Time().AddDate(0, -1, -5).Format("2006-01")).want(t, 200, "0 B")
 	b.get("/account/usage?month=%00").want(t, 200, "4.0 MiB")
 	if p := w.as("eve@example.test").get("/account/usage"); p.status != 200 || strings.Contains(p.body, "3.0 MiB") || strings.Contains(p.body, "Harbor") {
-		t.Errorf("somebody else: %s", p)
+		t.Errorf("another user: %s", p)
 	}
 
 	// With a subscription, the page covers its month.

@@ -119,7 +119,7 @@ func TestWebhookRedelivery(t *testing.T) {
 	}))
 	b.get(to).want(t, 200, "Redelivery finished: 1000 deliveries queued.")
 	if p := b.get(path); strings.Contains(p.body, `data-test="redelivery"`) {
-		t.Error("what is over is shown unasked")
+		t.Error("a finished redelivery is shown")
 	}
 	b.post(path+"/redeliver", "since", "nonsense").want(t, 422, "Missing since")
 

@@ -238,7 +238,7 @@ func TestExtensionsPage(t *testing.T) {
 	b.post(at+"/plugins", "action", "delete", "slug", "shop").want(t, 409, "Shop is active", "Nothing was deleted")
 	b.post(at+"/themes", "action", "delete", "slug", "harbor").want(t, 409, "Harbor is active")
 	if got := w.operations(u, id); len(got) != 0 {
-		t.Fatalf("what was refused or not confirmed began %v", got)
+		t.Fatalf("refused or unconfirmed actions started %v", got)
 	}
 	b.post(at+"/plugins", "action", "delete", "slug", "old-one", "confirmed", "1").to(t, at)
 	if got := w.operations(u, id); len(got) != 1 || got[0] != "wordpress.extensions" {
@@ -267,7 +267,7 @@ func TestWordPressUsersPage(t *testing.T) {
 	b.post(at+"/create", "login", "x", "email", "x@example.test", "role", "editor").want(t, 422, "Invalid username")
 	b.post(at+"/create", "login", "grace", "email", "nowhere", "role", "editor").want(t, 422, "Invalid email")
 	if got := w.operations(u, id); len(got) != 0 {
-		t.Fatalf("what was refused began %v", got)
+		t.Fatalf("refused actions started %v", got)
 	}
 	b.post(at, "action", "reset", "user", "7").to(t, at)
 	if got := w.operations(u, id); len(got) != 1 || got[0] != "wordpress.user" {
@@ -323,10 +323,10 @@ func TestUploadArchive(t *testing.T) {
 	b.post(at+"/upload", "confirm", "Press").want(t, 422, "No archive is selected")
 	w.user("eve@example.test", false)
 	if r := w.as("eve@example.test").upload(at+"/upload", "Press", "site.tar.gz", "data"); r.status != 404 {
-		t.Errorf("somebody else's site: %d", r.status)
+		t.Errorf("another user's site: %d", r.status)
 	}
 	if n := kept(); n != 0 || len(w.operations(u, id)) != 0 {
-		t.Fatalf("what was refused left %d archives", n)
+		t.Fatalf("refused uploads left %d archives", n)
 	}
 	b.upload(at+"/upload", "Press", "site.tar.gz", "data").to(t, at)
 	if got := w.operations(u, id); len(got) != 1 || got[0] != "wordpress.import" || kept() != 1 {

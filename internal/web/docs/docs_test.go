@@ -81,7 +81,7 @@ func TestGuide(t *testing.T) {
 		}
 	}
 	if strings.Contains(page, "<script") || strings.Contains(page, "0001") {
-		t.Errorf("HTML or a link that leads nowhere: %s", page)
+		t.Errorf("raw HTML or a broken link: %s", page)
 	}
 	if g.Title != "Title" || len(g.Sections) != 1 || g.Sections[0] != (section{"one-two", "One two", 0}) {
 		t.Errorf("%q %v", g.Title, g.Sections)

@@ -100,7 +100,7 @@ func (w *world) allow(authURL string) string {
 	return u.Query().Get("code")
 }
 
-// golang.org/x/oauth2 gets tokens, refreshes them in eight goroutines at once, and signs in a device.
+// golang.org/x/oauth2 gets tokens, refreshes them in eight concurrent goroutines, and signs in a device.
 func TestGoClient(t *testing.T) {
 	t.Parallel()
 	for name, confidential := range map[string]bool{"public": false, "confidential": true} {

@@ -173,7 +173,7 @@ func TestInvoices(t *testing.T) {
 		return AssignTx(t.Context(), tx, ada, "harbor")
 	})
 	if fault.As(d.Write(t.Context(), func(tx *db.Tx) error { return AssignTx(t.Context(), tx, ada, "nobody") })) == nil {
-		t.Error("an account is assigned to nobody")
+		t.Error("an account is assigned to an unknown seller")
 	}
 	if got := offers(ada); got != "pro " {
 		t.Errorf("a seller without plans offers %q", got)

@@ -64,7 +64,7 @@ func TestProblem(t *testing.T) {
 			t.Errorf("%s: %d %s %v", name, p.status, p.Code, p.Received)
 		}
 		if p.status >= 500 && (strings.Contains(p.Message+p.Details, "secret") || p.Message == "") {
-			t.Errorf("%s: %q tells what is inside", name, p.Message)
+			t.Errorf("%s: %q reveals an internal message", name, p.Message)
 		}
 		if retry := p.GetHeaders().Get("Retry-After"); (p.status == 429 || p.status == 503) != (retry != "" && retry != "0") {
 			t.Errorf("%s: Retry-After %q", name, retry)

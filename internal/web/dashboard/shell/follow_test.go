@@ -28,7 +28,7 @@ func TestPagesFollowTheirOwner(t *testing.T) {
 	<-last // PostgreSQL delivers notifications in order
 	select {
 	case <-wake:
-		t.Error("woken by what is not the owner's")
+		t.Error("woken by another owner's change")
 	default:
 	}
 	notify(account.OwnerID("own_anna").Topic())
