@@ -103,14 +103,16 @@ func TestDiskIsFull(t *testing.T) {
 	}
 }
 
-// mails implements Config.Mail.
+// mails implements account.Mailer.
 type mails func(owner account.OwnerID, text string)
 
+// TellOwnerTx implements account.Mailer.
 func (m mails) TellOwnerTx(_ context.Context, _ *db.Tx, owner account.OwnerID, _, text, _ string) error {
 	m(owner, text)
 	return nil
 }
 
+// Mails implements account.Mailer.
 func (m mails) Mails() bool { return true }
 
 // siteNamed matches the site's name in an email.

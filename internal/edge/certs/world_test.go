@@ -292,6 +292,7 @@ func equal[T comparable](t testing.TB, what string, got, want []T) {
 // named implements domain.Config's Sites: every site's subdomain is its ID.
 type named struct{}
 
+// Subdomain implements domain.Config.Sites.
 func (named) Subdomain(_ context.Context, _ db.Reader, _ account.OwnerID, site id.Site) (string, error) {
 	return string(site), nil
 }

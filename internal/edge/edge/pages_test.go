@@ -43,7 +43,7 @@ func startPages(t *testing.T) *pages {
 	return p
 }
 
-// File implements edge.Pages.
+// File implements endpoint.Pages.
 func (p *pages) File(_ id.Deployment, _, path string) (*endpoint.Endpoint, bool) {
 	text := p.file.Load()
 	if path != "/style.css" || text == nil {
@@ -60,10 +60,10 @@ func (p *pages) File(_ id.Deployment, _, path string) (*endpoint.Endpoint, bool)
 	}}, true
 }
 
-// SessionCookies implements edge.Pages.
+// SessionCookies implements endpoint.Pages.
 func (p *pages) SessionCookies(id.Deployment) []string { return []string{"session_"} }
 
-// Page implements edge.Pages.
+// Page implements endpoint.Pages.
 func (p *pages) Page(deployment id.Deployment, host, path string) (any, func(string) (http.Header, []byte)) {
 	page := p.page.Load()
 	if deployment != "dep_1" || !strings.HasPrefix(host, "app.sites.test:") || path != "/page" || page == nil {
@@ -238,7 +238,7 @@ func TestProgramPagesAreProtected(t *testing.T) {
 	}
 }
 
-// Vouches implements edge.Voucher.
+// Vouches implements endpoint.Voucher.
 func (p *pages) Vouches(_ context.Context, deployment id.Deployment, r *http.Request) bool {
 	return deployment == "dep_1" && r.Header.Get("Own") == "mine"
 }

@@ -24,7 +24,7 @@ type ending struct {
 	dead atomic.Int64
 }
 
-// Awake implements Source.
+// Awake implements endpoint.Source.
 func (e *ending) Awake(id.Deployment) (*endpoint.Endpoint, bool) {
 	ended := make(chan struct{})
 	close(ended)

@@ -47,7 +47,7 @@ type programs struct {
 	failed []string   // lines of the site's log
 }
 
-// Acquire implements Source.
+// Acquire implements endpoint.Source.
 func (p *programs) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, error) {
 	if err := p.refuse.Load(); err != nil {
 		return nil, *err
@@ -57,7 +57,7 @@ func (p *programs) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, 
 	return e, nil
 }
 
-// Awake implements Source.
+// Awake implements endpoint.Source.
 func (p *programs) Awake(id.Deployment) (*endpoint.Endpoint, bool) {
 	if p.way != byAll || p.refuse.Load() != nil {
 		return nil, false

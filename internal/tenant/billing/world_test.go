@@ -44,6 +44,7 @@ type world struct {
 	clock db.Time
 }
 
+// Now returns the test's time.
 func (w *world) Now() db.Time { return w.clock }
 
 func moment(y int, m time.Month, d, h int) db.Time {

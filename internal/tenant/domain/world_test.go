@@ -57,6 +57,7 @@ func (e *recorded) names(name string) []string {
 // named implements Config.Sites.
 type named struct{}
 
+// Subdomain implements Config.Sites.
 func (named) Subdomain(_ context.Context, _ db.Reader, owner account.OwnerID, site id.Site) (string, error) {
 	if !strings.HasPrefix(string(site), string(owner)+"-") {
 		return "", fault.Missing("site")
@@ -64,6 +65,7 @@ func (named) Subdomain(_ context.Context, _ db.Reader, owner account.OwnerID, si
 	return string(site), nil
 }
 
+// AnnounceTx implements Events.
 func (e *recorded) AnnounceTx(_ context.Context, tx *db.Tx, name string, d Domain) error {
 	tx.AfterCommit(func() {
 		e.mu.Lock()

@@ -75,14 +75,16 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// owners implements Config.Owners.
+// owners implements account.Mailer.
 type owners struct{ w *world }
 
+// TellOwnerTx implements account.Mailer.
 func (o owners) TellOwnerTx(_ context.Context, _ *db.Tx, owner account.OwnerID, subject, text, path string) error {
 	o.w.mails = append(o.w.mails, string(owner)+": "+subject+" "+path)
 	return nil
 }
 
+// Mails implements account.Mailer.
 func (o owners) Mails() bool { return true }
 
 func must(t testing.TB, err error) {

@@ -1,5 +1,6 @@
 package sso
 
+// Claims holds the claims about a user.
 type Claims = claims
 
 // Verified reports whether the claims' email address counts as verified.

@@ -231,14 +231,16 @@ func TestDisabledAfterFiveDays(t *testing.T) {
 	})
 }
 
-// mails implements Config.Mail.
+// mails implements account.Mailer.
 type mails func(owner account.OwnerID, subject, text, path string)
 
+// TellOwnerTx implements account.Mailer.
 func (m mails) TellOwnerTx(_ context.Context, _ *db.Tx, owner account.OwnerID, subject, text, path string) error {
 	m(owner, subject, text, path)
 	return nil
 }
 
+// Mails implements account.Mailer.
 func (m mails) Mails() bool { return true }
 
 // The emails about failing and disabled webhooks state since when and why.

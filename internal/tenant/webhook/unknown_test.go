@@ -21,7 +21,7 @@ func TestUnknownCommits(t *testing.T) {
 	var on atomic.Bool
 	faults := dbtest.Every(5, db.Silent, db.Gone, db.Dropped, db.Muted)
 	d := dbtest.New(t, func(c *db.Config) {
-		if strings.HasPrefix(c.URL, "sqlite:") { // its commits have no response to lose, and its leases end only with the process
+		if strings.HasPrefix(c.URL, "sqlite:") { // in this process: no response can be lost, and leases end with it
 			faults = dbtest.Every(5, db.Gone, db.Dropped)
 		}
 		c.Faults = dbtest.Faults(func() db.Fault {

@@ -53,6 +53,7 @@ func (p *blog) world(t *testing.T, with ...func(*Config)) *world {
 	})...)
 }
 
+// RoundTrip runs a task.
 func (p *blog) RoundTrip(r *http.Request) (*http.Response, error) {
 	content, ok := p.content.Load(strings.Split(r.Host, ".")[0])
 	if !ok {
@@ -82,12 +83,15 @@ func (p *blog) Acquire(context.Context, id.Deployment) (*endpoint.Endpoint, erro
 // Awake implements wordpress.Programs.
 func (p *blog) Awake(id.Deployment) (*endpoint.Endpoint, bool) { return nil, false }
 
+// Note implements wordpress.Programs.
 func (p *blog) Note(site.ID, string) {}
 
+// Renew implements wordpress.Programs.
 func (p *blog) Renew(site.ID) {}
 
 func (p *blog) Quiet(site.ID, time.Duration) (release func()) { return func() {} }
 
+// FatalErrors implements wordpress.Programs.
 func (p *blog) FatalErrors(context.Context, site.ID, db.Time) []string { return nil }
 
 // liveWordPress creates a live WordPress whose program is p.
