@@ -468,7 +468,7 @@ func TestAPIServerFaults(t *testing.T) {
 		}
 	}
 	until(t, "eight watches were cut", func() bool { return f.watched.Load() > 9 })
-	// One list for the 410, and the lists of the program with storage, which looks for other pods.
+	// Expected are one list after the 410, and those of the program with storage, which looks for other pods.
 	if n := f.lists.Load() - before; n > 5 {
 		t.Errorf("pods were listed %d times", n)
 	}

@@ -64,7 +64,7 @@ func (h *harness) left(s aSite) []string {
 }
 
 // watch requests a site from the API 20 times a second until stop is called. stop returns the p99 of the response times,
-// and most adjusted to the load that the machine had.
+// and most, adjusted to the load of the machine.
 func (h *harness) watch(s aSite, most time.Duration) (stop func() (p99, may time.Duration)) {
 	quit := make(chan struct{})
 	var took []time.Duration

@@ -272,7 +272,8 @@ func (h *installation) upload(s siteBody, archive []byte) (op workBody, status i
 	return op, a.Status
 }
 
-// tables pushes two tables alone, whose addresses are rewritten, and restores one of them from the backup: other tables stay as they are.
+// tables pushes only two tables, whose addresses must be rewritten, and restores one of them from the backup. Other
+// tables must stay as they are.
 func (h *installation) tables(staging, s siteBody) {
 	t := h.t
 	var op workBody
@@ -304,7 +305,7 @@ func (h *installation) tables(staging, s siteBody) {
 	}
 }
 
-// console reads and changes a database by the API, once the site's owner allows terminals.
+// console reads and changes a database through the API, once the site's owner allows terminals.
 func (h *installation) console(s siteBody) {
 	t := h.t
 	var list struct{ Data []struct{ ID string } }

@@ -19,7 +19,7 @@ func TestDocumentedExamples(t *testing.T) {
 	world.Long(t)
 	h := install(t)
 	archive := h.export(h.ready(h.create("Journal").ID))
-	const checked = `until slipway wp info --site journal | grep -q '6.1.90[[:space:]]6.1.90'; do sleep 0.2; done` // updates were checked
+	const checked = `until slipway wp info --site journal | grep -q '6.1.90[[:space:]]6.1.90'; do sleep 0.2; done` // after the update check
 	// The guide shows the real output. TestDocumentedTerminal runs the other guides.
 	if err := h.RunGuide(t.Context(), world.Guide{Name: "cli-wordpress", Key: h.key, Setup: []string{world.SignIn, checked}}, t.TempDir(), *updateDocs); err != nil {
 		t.Error(err)

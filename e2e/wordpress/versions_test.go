@@ -9,8 +9,8 @@ import (
 	"slipway/e2e/world"
 )
 
-// A site made with the WordPress of Debian 12 is updated to those of Debian 13 and unstable, goes back when a check fails, and new sites
-// of each have everything that Slipway adds.
+// A site that was made with the WordPress of Debian 12 must be updatable to those of Debian 13 and unstable, and must
+// be restored if a check fails. New sites of each version must have everything that Slipway adds.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	world.Long(t)
@@ -28,7 +28,7 @@ func TestVersions(t *testing.T) {
 			if h.t.Logf("Debian %s has WordPress %s", release, version); version <= before {
 				h.t.Fatalf("it isn't newer than %s", before)
 			}
-			// A plugin that the new core breaks: all goes back.
+			// A plugin does not work with the new core, so the update must be undone completely.
 			h.plant(old, "mu-plugins/old.php", "<?php if ($GLOBALS['wp_version'] === '"+version+"' && !defined('WP_INSTALLING')) too_new();")
 			op := h.ended(h.update(old, map[string]any{"core": true}), "failed")
 			if op.Result["restored"] != true {

@@ -19,8 +19,8 @@ func DebianWordPress(to, version string) error {
 	return linkWordPress("/usr/share/wordpress", to, version)
 }
 
-// WordPressOf downloads the WordPress of another release of Debian, such as trixie or sid, with what it links to, and returns where it is
-// and its version.
+// WordPressOf downloads the WordPress of another release of Debian, such as trixie or sid, together with the packages
+// that its links lead to. It returns the path and the version.
 func WordPressOf(ctx context.Context, release, dir string) (at, version string, err error) {
 	lists := filepath.Join(dir, "lists/partial")
 	source := filepath.Join(dir, "sources.list")

@@ -367,8 +367,8 @@ func TestShortSecretsAreNamed(t *testing.T) {
 	}
 }
 
-// The log names each variable with which other hosts choose versions once, unless the repository's own files set the
-// version.
+// Other hosts have variables that choose a version. The log must name each such variable once, unless the repository's
+// own files set the version.
 func TestVersionsInVariablesAreNamed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -457,7 +457,8 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// A host's PHP that lacks an extension of composer.json gives way to a root that has it, and to nothing else.
+// If the host's PHP lacks an extension of composer.json, a root that has it must be used; if no root can have it
+// either, the host's PHP must be used. If such a root cannot be made, there must be an error.
 func TestExtensions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

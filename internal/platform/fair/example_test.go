@@ -6,7 +6,7 @@ import (
 	"slipway/internal/platform/fair"
 )
 
-// Of ten places one owner gets four, and one of its sites three.
+// Of ten places, one owner gets at most four, and one of its sites at most three.
 func ExamplePool_Try() {
 	pool := fair.New(fair.Config{Places: 10, Owner: 4, Site: 3})
 	for _, site := range []string{"blog", "blog", "blog", "blog", "shop", "docs"} {

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// release makes a directory as releases are, and a command that sees it at /app below a layer.
+// release makes a directory that looks like a release, and returns it with a command that sees it at /app under a
+// layer.
 func release(t *testing.T) (source string, c Command) {
 	t.Helper()
 	dir := t.TempDir()
@@ -33,7 +34,7 @@ func release(t *testing.T) (source string, c Command) {
 	}
 }
 
-// tree lists a tree's files with their contents and owners.
+// tree lists a tree's files with their modes and contents, and checks that root owns them.
 func tree(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -63,7 +64,7 @@ func tree(t *testing.T, dir string) string {
 	return b.String()
 }
 
-// A command writes to a release as its owner, and the release stays as it is.
+// A command must be able to change a release as its owner, while the release itself stays unchanged.
 func TestLayer(t *testing.T) {
 	t.Parallel()
 	if !isRoot() {
@@ -94,7 +95,7 @@ func TestLayer(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(c.Binds[0].Upper(), "new.txt")); err != nil || string(text) != "new\n" {
 		t.Errorf("the layer has %q, %v", text, err)
 	}
-	// The next start sees nothing of it.
+	// The next start must see none of these changes.
 	c.Binds[0].Layer += "2"
 	c.Argv = []string{"/bin/sh", "-c", "cat data/a.txt; ls"}
 	out.Reset()
@@ -103,7 +104,8 @@ func TestLayer(t *testing.T) {
 	}
 }
 
-// What a hostile command does to its layer is bounded, and leads out of it neither then nor when it is deleted.
+// A hostile command must not exceed the limits of its layer, and nothing in the layer may lead out of it, not even when
+// it is deleted.
 func TestHostileLayer(t *testing.T) {
 	t.Parallel()
 	if !isRoot() {

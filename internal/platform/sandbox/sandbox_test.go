@@ -1015,7 +1015,8 @@ func TestSignalsAreTheCommands(t *testing.T) {
 	}
 }
 
-// Runtimes read how much memory they have, as libuv does for Node.js. They see their own group alone, and can't change it.
+// Runtimes, such as libuv in Node.js, read how much memory they have. They must see only their own cgroup, and must be
+// unable to change it.
 func TestLimitsCanBeRead(t *testing.T) {
 	t.Parallel()
 	b := newSandbox(t)

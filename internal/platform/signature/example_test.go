@@ -7,7 +7,7 @@ import (
 	"slipway/internal/platform/signature"
 )
 
-// A receiver computes the signature of the body it got, and compares it in constant time.
+// A receiver computes the signature of the body that it received, and compares the two in constant time.
 func ExampleOf() {
 	secret, body := "whsec_c2xpcHdheQ==", []byte(`{"type":"deployment.succeeded"}`)
 	header := signature.Of(secret, body) // X-Service-Signature

@@ -6,7 +6,7 @@ import (
 	"slipway/internal/platform/trie"
 )
 
-// Readers keep the version they have while an edit makes the next one.
+// Readers keep the version that they have while an edit makes the next one.
 func ExampleTrie_Edit() {
 	var hosts trie.Trie[int]
 	edit := hosts.Edit()

@@ -201,8 +201,8 @@ type world struct {
 	want   Wanted
 	known  map[id.Site]row
 
-	read       int   // how often its settings were, or were to be
-	unreadable error // in place of its settings
+	read       int   // the number of attempts to read its settings
+	unreadable error // the error of such an attempt; nil: none
 }
 
 func newWorld(t *testing.T) *world {

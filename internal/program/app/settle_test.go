@@ -56,7 +56,8 @@ func TestSettingsActAtOnce(t *testing.T) {
 	})
 }
 
-// A fault that stays isn't met, and logged, each second; once it ends, the settings act.
+// If the settings cannot be read for a long time, the attempts must not come every second, and must not fill the log.
+// Once they can be read, they must take effect.
 func TestUnreadableSettings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

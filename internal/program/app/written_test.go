@@ -8,7 +8,8 @@ import (
 	"slipway/internal/program/runtime"
 )
 
-// A deployment's log names once where its programs wrote that isn't kept, relative to the project as storage is.
+// A deployment's log must name once the paths that its programs wrote to and that are not kept, relative to the project
+// like the paths of storage.
 func TestWrittenIsNamedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

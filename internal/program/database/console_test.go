@@ -20,7 +20,8 @@ func faultCode(err error) string {
 	return fmt.Sprint(err)
 }
 
-// A person reads tables, pages of rows and queries, changes only what they say that they change, and reads no other database.
+// A person must be able to read tables, pages of rows and the results of queries. A query may change rows only if
+// Write is set, and none may read another database.
 func TestConsole(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -107,7 +108,7 @@ func TestConsole(t *testing.T) {
 	if got, err := w.Ask(t.Context(), who, x, database.Statement{SQL: "SELECT a.id FROM posts a, posts b"}); err != nil || len(got.Rows) != database.MaxRows || !got.More {
 		t.Errorf("%d rows, %v", len(got.Rows), err)
 	}
-	// What is exported is what there is: the SQL makes the same rows again.
+	// An export must be complete: its SQL must create the same rows again.
 	var out bytes.Buffer
 	ok(t, w.Export(t.Context(), who, x, database.Filter{Table: "posts", Sort: "id", Column: "id", Is: "less", Value: "8"}, "csv", &out))
 	if out.String() != "id,said,raw\n6,f it's 100%,0x00ff05\n7,g it's 100%,0x00ff06\n" {
@@ -133,7 +134,8 @@ func TestConsole(t *testing.T) {
 	}
 }
 
-// A person runs one query at a time, and others don't wait for it. One that takes too long ends.
+// A person may run only one query at a time, and other people must not wait for it. A query that takes too long must be
+// ended.
 func TestConsoleIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

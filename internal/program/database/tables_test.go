@@ -9,7 +9,8 @@ import (
 	"slipway/internal/program/database"
 )
 
-// Tables of a dump take the place of a database's own at once, whether these are there or not, and every other table stays as it is.
+// Named tables of a dump must all replace those of a database at once, or be added if the database lacks them. Every
+// other table must stay as it is.
 func TestPutTables(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -51,8 +52,8 @@ func TestPutTables(t *testing.T) {
 	if n := count("posts", "said = 'new'"); n != 0 {
 		t.Errorf("%d rows of the replaced table are left", n)
 	}
-	w.exec(a, "INSERT INTO posts (said) VALUES ('more')") // with the site's rights
-	// Both ends of a foreign key are replaced together, and it still holds.
+	w.exec(a, "INSERT INTO posts (said) VALUES ('more')") // the site may still write to it
+	// If both tables of a foreign key are replaced together, the key must still hold.
 	s = load()
 	if err := s.PutTables(t.Context(), anna, one, x.Name, []string{"child", "parent"}); err != nil {
 		t.Fatal(err, fault.As(err).Details)
@@ -64,7 +65,8 @@ func TestPutTables(t *testing.T) {
 	if _, err := a.ExecContext(t.Context(), "INSERT INTO child VALUES (7)"); code(err) != 1452 {
 		t.Errorf("the foreign key is gone: %v", err)
 	}
-	// What hangs together with what isn't named, what isn't there, and what is another owner's.
+	// These must be refused: a table that depends on one that is not named, a table that does not exist, and a table of
+	// another owner.
 	s = load()
 	for _, tt := range []struct {
 		tables []string
@@ -93,7 +95,7 @@ func TestPutTables(t *testing.T) {
 	}
 }
 
-// A table that somebody else holds is not waited for longer than a lock of a site may take.
+// A put must not wait longer for a locked table than a lock of a site may last.
 func TestPutLockedTable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

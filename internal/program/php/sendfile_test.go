@@ -14,7 +14,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// says makes a site's scripts answer with a CGI answer.
+// says makes a site's scripts give this CGI response.
 func says(t *testing.T, s *Site, text string) {
 	t.Helper()
 	s.Dial = func(context.Context) (net.Conn, error) {
@@ -64,7 +64,7 @@ func ask(t *testing.T, s *Site, method, path string, header http.Header) (*http.
 	return resp, string(text)
 }
 
-// Scripts check who may have a file and leave sending it to the service, which never leaves storage.
+// A script may check who may have a file and let the service send it. The service must send only files in storage.
 func TestFilesThatScriptsName(t *testing.T) {
 	t.Parallel()
 	s := site(t, "public", "public/index.php", "public/uploads/a b.pdf", "public/uploads/evil.php", "config.php", "public/shown.txt")
@@ -103,7 +103,8 @@ func TestFilesThatScriptsName(t *testing.T) {
 	}
 }
 
-// Texts of scripts are compressed for visitors who take it, except those that are compressed already or may not be.
+// Text from scripts must be compressed for visitors who accept it, unless it is compressed already or must not be
+// changed.
 func TestAnswersAreCompressed(t *testing.T) {
 	t.Parallel()
 	s := site(t, "public", "public/index.php")

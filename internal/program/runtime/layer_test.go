@@ -11,7 +11,7 @@ import (
 	"slipway/internal/platform/wait"
 )
 
-// losses collects what programs lose.
+// losses collects the paths that programs wrote to and that are lost.
 type losses struct {
 	mu    sync.Mutex // guards wrote
 	wrote []Written
@@ -23,8 +23,8 @@ func (l *losses) Wrote(list []Written) {
 	l.wrote = append(l.wrote, list...)
 }
 
-// A program changes the files that it runs from. The next start and other programs of the same bundle see nothing of it,
-// and what is lost is named once.
+// A program may change the files that it runs from. The next start, and other programs of the same bundle, must see
+// none of the changes, and each start must report the lost paths once.
 func TestProgramWritesBesideItself(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -77,7 +77,8 @@ func TestProgramWritesBesideItself(t *testing.T) {
 	}
 }
 
-// What a program writes beside itself counts against its disk limit, and a site may ask for read-only files.
+// What a program writes among its own files must count against its disk limit, and a site must be able to ask for
+// read-only files.
 func TestWritesAreBounded(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -37,7 +37,7 @@ func sends(body io.Reader, length int64) responder {
 	}
 }
 
-// until reads like a response's body whose request may be canceled.
+// until is a body that can be read until the request's context ends.
 type until struct {
 	ctx context.Context
 	io.Reader
