@@ -111,7 +111,7 @@ func FuzzManifest(f *testing.F) {
 		}
 		again, err := m.Encode()
 		if err != nil {
-			return // such as an invalid raw JSON value
+			return // for example, an invalid raw JSON value can't be encoded
 		}
 		got, err := decoded(again)
 		if err != nil || !reflect.DeepEqual(

@@ -357,7 +357,7 @@ func TestExternalAccountBinding(t *testing.T) {
 	}
 }
 
-// Retries that follow one another wait longer each time.
+// Every further retry by the owner waits longer than the one before.
 func TestRetryIsBounded(t *testing.T) {
 	t.Parallel()
 	w := start(t)

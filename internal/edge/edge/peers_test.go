@@ -236,6 +236,6 @@ func TestPeersPathsOfFiles(t *testing.T) {
 		c.Close()
 	}
 	auth := "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("anna:geheim"))
-	w.get("https://"+host+"/secret/plan", auth).want(t, 200, "the plan") // otherwise nothing would be shown at all
+	w.get("https://"+host+"/secret/plan", auth).want(t, 200, "the plan") // proves that the page can be read with the password
 	w.get("https://"+host+"/alias/plan", auth).want(t, 200, "the plan")
 }

@@ -646,7 +646,7 @@ func TestConformance(t *testing.T) {
 			h := r.listen(func(h *heard) bool {
 				if tt.stream != 0 {
 					_, ok := h.reset[tt.stream]
-					return ok || h.status[tt.stream] == "400" // net/http refuses some requests so
+					return ok || h.status[tt.stream] == "400" // net/http refuses some of these requests with a 400
 				}
 				return h.goAway != nil && *h.goAway != http2.ErrCodeNo
 			})

@@ -533,7 +533,7 @@ func TestCarriedOver(t *testing.T) {
 		return err
 	})
 	w.subscribe(stripetest.Fine, "tiny")
-	for range 94 { // three months, whenever they begin; a draft that is three days late would be held for the operator
+	for range 94 { // at least three full months, in daily steps so that no draft is held as late
 		w.pass(24 * time.Hour)
 	}
 	all := w.invoices()

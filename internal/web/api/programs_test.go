@@ -157,7 +157,7 @@ func TestRestartSite(t *testing.T) {
 	w.must(409, "POST", "/sites/"+x["site"]+"/restart", key, nil)
 }
 
-// The number of instances is a setting, and the running number is shown if it is set. Values that the live deployment
+// The number of instances can be set, and only then is the running number shown. Values that the live deployment
 // doesn't support are refused.
 func TestInstances(t *testing.T) {
 	t.Parallel()

@@ -35,7 +35,7 @@ func TestBrowserPalette(t *testing.T) {
 	b.Until("the shop does not open", `location.pathname === '`+shop+`' && document.readyState === 'complete'`)
 	b.Run(chromedp.KeyEvent("gd"))
 	b.Until("g d does not open the deployments", `location.pathname === '`+shop+`/deployments' && document.readyState === 'complete'`)
-	// Dispatch real key events, so that a key whose default a script prevents isn't typed.
+	// Dispatch real key events: if a script prevents the default, the key isn't typed.
 	b.Run(input.DispatchKeyEvent(input.KeyDown).WithKey("/").WithCode("Slash").WithText("/"), input.DispatchKeyEvent(input.KeyUp).WithKey("/"))
 	b.Sees("@palette-dialog", "Recent")
 	b.Run(chromedp.KeyEvent("nothing is called this"))
