@@ -322,7 +322,7 @@ func TestDocumentsPointSomewhere(t *testing.T) {
 	}
 }
 
-// Every decision must have a number of its own, in its file name and in its heading.
+// Each decision must have a unique number, the same in its file name and in its heading.
 func TestDecisionsAreNumbered(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("docs/adr/*.md")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Each migration must have a number of its own, because two branches may have taken the same one.
+// Each migration must have a unique number, because two branches may have taken the same one.
 func TestMigrationNumbers(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("internal/platform/db/migrations/*.sql")

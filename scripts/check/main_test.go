@@ -208,8 +208,8 @@ func TestCompiler(t *testing.T) {
 	}
 }
 
-// The tools that steps run must be built in a step of their own before them, so that no other step downloads one. What
-// tests and staticcheck need must be compiled once, by go vet before them.
+// The tools that steps run must be built before them, in a separate step, so that no other step downloads one. What
+// tests and staticcheck need must be compiled once, by the earlier step go vet.
 func TestToolsComeFirst(t *testing.T) {
 	t.Chdir("../..")
 	all := steps("/root", true)

@@ -79,7 +79,8 @@ func FuzzNone(f *testing.F) {}
 		t.Errorf("of several nodes: %q, %v", args, err)
 	}
 
-	// If every test goes through some code, or if tests cannot be told apart by name, all must be selected.
+	// If every test runs some code, such as TestMain, or if the names in a file are ambiguous, all tests must be
+	// selected.
 	for what, text := range map[string]string{
 		"TestMain":    "package a\nfunc TestMain(m *testing.M) { deep(nil) }",
 		"init":        "package a\nfunc init() { deep(nil) }",

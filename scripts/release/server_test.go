@@ -42,7 +42,7 @@ func TestWorld(t *testing.T) {
 	err := errors.Join(
 		os.WriteFile(filepath.Join(dir, "world.crt"), authority.PEM(), 0o644),
 		os.WriteFile(filepath.Join(dir, "root.pem"), authority.RootPEM(), 0o644),
-		os.WriteFile(filepath.Join(dir, "directory"), []byte(authority.Directory()), 0o644), // last: the others must exist by then
+		os.WriteFile(filepath.Join(dir, "directory"), []byte(authority.Directory()), 0o644), // last: its readers need the others too
 	)
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ type fakeEngine struct {
 	boot      time.Duration // the time until a program listens; below 0: it never does
 	status    int           // the status of its answers; 0: 200
 	dieIn     time.Duration // a program ends this long after its start; 0: it does not end
-	dieDialed bool          // a program ends as soon as somebody has connected
+	dieDialed bool          // a program ends at the first connection
 }
 
 func (e *fakeEngine) Start(ctx context.Context, s runtime.Spec) (runtime.Program, error) {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Whoever waits for a program that answers with server errors must be told what it answers, once per different answer
-// and not per check. The deployment must go live as soon as the program is healthy.
+// While a program answers with server errors, the caller of Start must get a message about each different answer, but
+// not one per check. The deployment must go live as soon as the program is healthy.
 func TestHealthSaysWhatItWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -48,8 +48,8 @@ func TestHealthSaysWhatItWaitsFor(t *testing.T) {
 	})
 }
 
-// If PHP reports the same fatal error repeatedly, the wait must end, and the error must be shown: the code is wrong. If
-// the errors differ or go away, the wait must go on.
+// If PHP reports the same fatal error repeatedly, the start must fail with that error: the code is wrong. If the errors
+// differ or stop, the start must wait until the time limit.
 func TestFatalErrorRepeats(t *testing.T) {
 	const parse = "PHP Parse error:  syntax error, unexpected end of file in /app/public/wp-content/themes/ours/functions.php on line 3"
 	for name, tt := range map[string]struct {

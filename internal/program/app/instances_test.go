@@ -54,7 +54,7 @@ func (w *world) wantInstances(n int) {
 	}
 }
 
-// More instances must start while the running ones go on answering, and each request must go to the instance with the
+// More instances must start while the running ones keep answering, and each request must go to the instance with the
 // fewest requests. Instances that are no longer needed must end.
 func TestInstancesFollowWhatIsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -289,8 +289,9 @@ func TestInstanceThatDoesNotStart(t *testing.T) {
 	})
 }
 
-// Each instance must count towards the limit of its owner. Where there is no room for all, fewer must run, no program
-// of anybody else may be put to sleep for them, and an idle instance must end to make room for another program.
+// Each instance must count towards the limit of its owner. If the limit is too low for all instances, fewer must run.
+// No other program may be put to sleep for additional instances, but an idle instance must end to make room for another
+// program.
 func TestInstancesCount(t *testing.T) {
 	for name, limit := range map[string]func(*Config){
 		"to the server's": func(c *Config) { c.Most = 3 },
@@ -343,8 +344,8 @@ func TestInstancesAreMeasured(t *testing.T) {
 	})
 }
 
-// If the machine of one of several instances is to be emptied, a new instance must start before that one stops, and it
-// must first answer its requests. Where there is no room for a new one, the others must go on.
+// If the machine of one of several instances is to be emptied, a new instance must start first, and the old one must
+// answer its requests before it stops. If there is no room for a new instance, the remaining ones must keep running.
 func TestVacateOneOfSeveral(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := several(t, 2, 2)

@@ -65,7 +65,7 @@ func TestProgramMovesWhenItsNodeIsLost(t *testing.T) {
 	e, err = b.Acquire(t.Context(), "one")
 	f.ok(err)
 	e.Release()
-	a.compared.Store(-1) // it has a new lease, but nobody has compared the placements since
+	a.compared.Store(-1) // it has a new lease, but has not compared its placements since
 	if _, ok := a.Awake("one"); ok {
 		t.Error("with its new lease the first node sends requests to what another one has taken")
 	}

@@ -46,7 +46,7 @@ func TestWakeTimeout(t *testing.T) {
 		if code(err) != "wake_timeout" || time.Since(begun) != 30*time.Second {
 			t.Errorf("Acquire = %v after %s, want wake_timeout after 30s", err, time.Since(begun))
 		}
-		w.acquire("one").Release() // the start went on without its first caller
+		w.acquire("one").Release() // the start continued without its first caller
 		if n := w.engine.starts(); n != 1 {
 			t.Errorf("%d starts, want 1", n)
 		}
@@ -257,7 +257,7 @@ func TestSwitchDrains(t *testing.T) {
 	})
 }
 
-// Whoever learns that a program has ended must get a new one, because the ended one would refuse the request again.
+// A request whose program has ended must get a new program, because the ended one would refuse the request again.
 func TestEndedIsNotHandedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -486,7 +486,7 @@ func TestMostProgramsAtOnce(t *testing.T) {
 		if _, err := w.apps.Acquire(t.Context(), "more"); code(err) != "too_many_programs" {
 			t.Errorf("Acquire of a fourth = %v", err)
 		}
-		w.pass(2 * time.Minute) // nobody visits these previews
+		w.pass(2 * time.Minute) // these previews get no requests
 		for i := range 100 {    // sleeping programs do not count
 			w.acquire(id.Deployment(fmt.Sprint("later", i))).Release()
 			w.pass(2 * time.Minute)
@@ -494,7 +494,7 @@ func TestMostProgramsAtOnce(t *testing.T) {
 	})
 }
 
-// When the service stops, no program may go on running, and none may start.
+// When the service stops, all programs must end, and none may start.
 func TestCloseEndsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -154,8 +154,8 @@ func TestStartsAreShared(t *testing.T) {
 	})
 }
 
-// Where no machine has room, an idle program must be put to sleep, as it is when the limit of programs is reached. If
-// none is idle, the visitor must be told, and this must not count as a crash.
+// If no machine has room, an idle program must be put to sleep, as at the limit of programs. If none is idle, the
+// request must fail with that reason, and this must not count as a crash.
 func TestMachinesWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

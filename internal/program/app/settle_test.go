@@ -116,8 +116,8 @@ func TestVariablesNeedARestart(t *testing.T) {
 	})
 }
 
-// When what a program reads at its start changes, it must be in force within seconds and without a dropped request: a
-// new program replaces the old one. Where that fails, the old one must go on.
+// When a site's revision changes, a new program must replace the old one within seconds and without a dropped request.
+// If the new one fails, the old one must keep running.
 func TestRevisionActsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

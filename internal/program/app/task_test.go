@@ -104,8 +104,8 @@ func (f *fleet) until(what string, ok func() bool) {
 	wait.Until(f.t, what, ok)
 }
 
-// A scheduled command must be enqueued once per scheduled time, however many nodes look. It must not be enqueued while
-// the previous run goes on, for a deployment that is not live, or hours late.
+// A scheduled command must be enqueued once per scheduled time, even if several nodes check at once. It must not be
+// enqueued while its previous run has not ended, for a deployment that is not live, or hours late.
 func TestCronOnce(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 3)
@@ -488,8 +488,8 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// A command must end when the user who started it loses the right to do so, whether it has begun or not. A command of a
-// service key must go on.
+// A command must end when the user who started it loses the right to run commands, whether it has begun or not. A
+// command started with a service key must keep running.
 func TestCommandEndsWithTheRight(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 1)

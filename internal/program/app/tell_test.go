@@ -80,9 +80,9 @@ func TestPeopleAreTold(t *testing.T) {
 	}
 }
 
-// A cluster reports a lack of memory seconds after the program's end. If the program was put to sleep in the meantime,
-// its log must say so and people must be told. It did not crash, so the next request must start it at once. If a
-// stopped program ends normally, nobody may be told.
+// A cluster reports a lack of memory seconds after the program's end. If the program was put to sleep in between, its
+// log must name the lack of memory and its people must get a message. This is not a crash, so the next request must
+// start it at once. A normal end must cause no message.
 func TestOutOfMemoryToldLate(t *testing.T) {
 	t.Parallel()
 	h := &heard{}

@@ -192,9 +192,8 @@ func TestLogsAreBounded(t *testing.T) {
 	})
 }
 
-// If a program prints 60,000 lines and crashes, its first and its last lines must be kept, with a line of Slipway's own
-// in between that counts the dropped ones. This must be written at once, before the message about the crash or when
-// somebody reads the log.
+// If a program prints 60,000 lines and crashes, its first and its last lines must be kept, and between them a line must
+// give the number of dropped lines. They must be stored before the message about the crash, or when the log is read.
 func TestFloodsKeepTheirEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(l *Logs){
@@ -242,9 +241,8 @@ func TestFloodsKeepTheirEnd(t *testing.T) {
 	}
 }
 
-// A flood that goes on must be stored in parts of one second, each no larger than the limit of a second, and its end
-// within half a second even if nobody reads. A flood that pauses again and again must not be stored faster in the long
-// run.
+// A continuous flood must be stored in parts of one second, each up to the limit per second, and its end within half a
+// second even without a reader. A flood with repeated pauses must not be stored faster on average.
 func TestFloodsAreStoredInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(nil, slog.New(slog.DiscardHandler))

@@ -21,7 +21,7 @@ import (
 	"slipway/internal/tenant/site"
 )
 
-// A site must get a database of its own that nobody else can reach. When it is deleted, nothing may remain.
+// A site must get a database that no other site can reach. When it is deleted, nothing may remain.
 func TestDatabase(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -90,7 +90,7 @@ func TestDatabase(t *testing.T) {
 	).Scan(&n); err != nil || n != 0 {
 		t.Errorf("%d others' connections are seen (%v)", n, err)
 	}
-	// No account may let anybody in without its password, whatever user name the server is given.
+	// No account may accept a login without a password, whatever the user name.
 	for _, user := range []string{"root", "slipway", "mysql", "mariadb.sys", "", y.Schema} {
 		as := w.connect(one, func(c *mysql.Config) { c.User, c.Passwd, c.DBName = user, "", "" })
 		if err := as.PingContext(t.Context()); code(err) != 1045 && code(err) != 1698 && code(err) != 4151 {
@@ -135,8 +135,8 @@ func TestDatabase(t *testing.T) {
 	w.exec(b, "INSERT INTO t VALUES ('still here')")
 }
 
-// A server that is killed must soon be back with everything that was committed. Whoever connects meanwhile must wait,
-// and the log of the sites must say why.
+// A server that is killed must soon be back with everything that was committed. New connections must wait meanwhile,
+// and the logs of its sites must say why.
 func TestServerIsKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -340,7 +340,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	})
 }
 
-// Many databases of a site must be dumped at once, each in a transaction of its own that begins before any of them is
+// Many databases of a site must be dumped at once, each in a separate transaction that begins before any of them is
 // read.
 func TestDumpsAtOnce(t *testing.T) {
 	t.Parallel()

@@ -55,7 +55,7 @@ func TestOwnersApart(t *testing.T) {
 		t.Error("another owner's lock is in the way")
 	}
 
-	// When one owner's server ends, the other's must go on.
+	// When one owner's server ends, the other owner's must keep running.
 	held, err := b.Conn(t.Context())
 	ok(t, err)
 	kill(t, w.server(anna))
@@ -82,7 +82,7 @@ func TestOwnersApart(t *testing.T) {
 	}
 }
 
-// A server must sleep while nobody uses it, must be woken by the next connection, and must be removed with its last
+// A server must sleep while it has no connections, must be woken by the next one, and must be removed with its last
 // database.
 func TestServerSleeps(t *testing.T) {
 	t.Parallel()
@@ -116,7 +116,7 @@ func TestServerSleeps(t *testing.T) {
 	ok(t, w.connect(one).PingContext(t.Context()))
 }
 
-// When the limit of awake servers is reached, one that nobody uses must make room.
+// When the limit of awake servers is reached, a server without connections must be put to sleep for another one.
 func TestServersAwake(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *database.Config) { c.Awake, c.Sleep = 1, time.Hour })
@@ -140,7 +140,7 @@ func TestServersAwake(t *testing.T) {
 	ok(t, w.connect(two).PingContext(t.Context()))
 }
 
-// If somebody is reading a full database, the other databases of its owner must still be checked.
+// While a transaction reads a full database, the other databases of its owner must still be checked.
 func TestFullAndHeld(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *database.Config) { c.Size = 4 << 20 })

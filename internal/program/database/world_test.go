@@ -30,7 +30,7 @@ import (
 
 const anna, ben = account.OwnerID("usr_anna"), account.OwnerID("usr_ben")
 
-// world runs the service with a real MariaDB of its own.
+// world runs the service with a real MariaDB.
 type world struct {
 	*database.Databases
 	t     testing.TB

@@ -47,7 +47,8 @@ func exec(t *testing.T, p *Places, q string, args ...any) {
 	}
 }
 
-// The first node that takes a site must get it, however many ask at once. The other nodes must be told whose it is.
+// The first node that takes a site must get it, however many ask at once. The other nodes must get an error that names
+// that node.
 func TestOneNodeTakesASite(t *testing.T) {
 	t.Parallel()
 	url := dbtest.URL(t)

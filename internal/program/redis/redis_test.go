@@ -182,7 +182,7 @@ func (p program) open() *conn {
 	return &conn{c, bufio.NewReader(c)}
 }
 
-// do sends a command over a connection of its own and returns the answer, or the error.
+// do sends a command over a new connection and returns the answer or the error.
 func (p program) do(words ...string) string {
 	p.t.Helper()
 	c := p.open()
@@ -275,8 +275,8 @@ func TestSitesAreKeptApart(t *testing.T) {
 	}
 }
 
-// A server that restarts without its users must get them again. If it hangs or is away, the program and the site's log
-// must be told.
+// A server that restarts without its users must get them again. If it hangs or is down, the program must get an error,
+// and the site's log must say why.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--requirepass", "secret")

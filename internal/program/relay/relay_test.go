@@ -298,8 +298,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// One address must not be able to take all connections without proving that it is a node. Connections that exist
-// already must go on, and nodes must be let in again once that address has given up.
+// One address must not be able to take all connections without proving that it is a node. Existing connections must
+// stay open, and nodes must be let in again once that address has given up.
 func TestOneAddressTakesNotAll(t *testing.T) {
 	t.Parallel()
 	_, address, d := listening(t)

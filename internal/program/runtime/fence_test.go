@@ -32,9 +32,9 @@ func (l *lease) Until() time.Duration {
 func (l *lease) Holds() bool   { return !l.ended.Load() }
 func (l *lease) Lapses() int64 { return l.lapses.Load() }
 
-// A program that writes to storage which other nodes mount must end with the lease, even if there is a new lease by the
-// time of the check. Programs without storage must go on, and so must programs started under the new lease. A directory
-// that is not mounted must not be replaced by an empty one.
+// A program with storage that other nodes mount must end with the lease, even if there is a new lease by the time of
+// the check. Programs without storage, and programs started under the new lease, must keep running. A directory that is
+// not mounted must not be replaced by an empty one.
 func TestStoredEndsWithTheLease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Programs of a held site must do nothing, those of other sites must go on, and a start must wait. Afterwards all must
-// go on.
+// Programs of a held site must be frozen and new starts must wait, while programs of other sites keep running. After
+// the release all must continue.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -53,7 +53,7 @@ func TestHold(t *testing.T) {
 	w.start(s)
 }
 
-// watched tells when somebody first waits for the end of the context.
+// watched is a context that closes asked at the first call of Done.
 type watched struct {
 	context.Context
 	once  sync.Once

@@ -205,8 +205,8 @@ func TestRedisClearedByCommands(t *testing.T) {
 	}
 }
 
-// While another program of the site may change the database, neither program may ask its Redis, and what the Redis
-// servers held before must not be found afterwards. Another site's must go on.
+// While another program of the site may change the database, neither program may ask its Redis, and the values from
+// before must not be found afterwards. The Redis of another site must stay in use.
 func TestRedisPausedBesideOthers(t *testing.T) {
 	t.Parallel()
 	w := phpWorld(t)

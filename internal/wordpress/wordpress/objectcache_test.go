@@ -168,8 +168,8 @@ func TestObjectCacheOnServer(t *testing.T) {
 	is("without the server", "none", "set", "options", "title", "three")
 }
 
-// Values must be there for the next request. No request may get them once somebody else has changed the database and
-// has set another epoch to say so.
+// The next request must find the values. No request may find them after the epoch has changed, because then another
+// program has changed the database.
 func TestObjectCacheEpochs(t *testing.T) {
 	t.Parallel()
 	o := newObjects(t)

@@ -79,8 +79,8 @@ func TestColorsOnlyOnTerminals(t *testing.T) {
 	}
 }
 
-// Every package that the Makefile and the checks install must be known here. Otherwise nobody can tell whether it is
-// installed.
+// Every Debian package that the Makefile and the checks install must be in the table, because otherwise the command
+// cannot check whether it is installed.
 func TestInstalledIsKnown(t *testing.T) {
 	t.Parallel()
 	quoted := regexp.MustCompile(`"([^"]*)"`)
