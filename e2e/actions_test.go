@@ -98,7 +98,7 @@ func TestGitHubAction(t *testing.T) {
 	}
 	build := exec.CommandContext(ctx, "sh", "build.sh")
 	if build.Dir = example; build.Run() != nil {
-		t.Fatal("the example isn't built")
+		t.Fatal("the example can't be built")
 	}
 	dir := filepath.Join(example, "dist")
 	if err := world.WriteFiles(dir, map[string]string{".env": "PASSWORD=canary", ".git/HEAD": "ref"}); err != nil {

@@ -346,7 +346,7 @@ func (k *killing) verifyDatabase(t *testing.T) {
 	}
 	defer rows.Close()
 	if rows.Next() {
-		t.Error("I6: a foreign key refers to nothing")
+		t.Error("I6: a foreign key has no row")
 	}
 	if err := rows.Err(); err != nil {
 		t.Errorf("I6: %v", err)

@@ -139,7 +139,7 @@ func TestDrain(t *testing.T) {
 	}
 	<-w.Ended()
 	if _, _, err := get("/readyz"); err == nil {
-		t.Error("it goes on")
+		t.Error("the service still answers")
 	}
 }
 

@@ -153,7 +153,7 @@ func TestPaidPlan(t *testing.T) {
 	cli("", "billing", "recompute")
 	// Neither the log nor a stored file, which backups would copy, contains a secret of Stripe's.
 	if strings.Contains(w.Log(1<<20), away.Key) || strings.Contains(w.Log(1<<20), secret) {
-		t.Error("the log has a secret of Stripe's")
+		t.Error("the log contains a secret of Stripe's")
 	}
 	read := false
 	check(filepath.WalkDir(w.Dir, func(name string, e fs.DirEntry, err error) error {

@@ -78,7 +78,7 @@ func TestServer(t *testing.T) {
 		helm("upgrade", "slipway", "slipway", "--values="+main, "--values="+values(text), "--wait=hookOnly")
 	}
 	if key() != first {
-		t.Error("an upgrade made another key")
+		t.Error("an upgrade replaced the key")
 	}
 	may := func(verb, group, resource, namespace string) bool {
 		t.Helper()
@@ -118,6 +118,6 @@ func TestServer(t *testing.T) {
 	}
 	helm("install", "slipway", "slipway", "--values="+main, "--wait=hookOnly")
 	if key() != first {
-		t.Error("a new installation has another key than the one before")
+		t.Error("a new installation has the key of the previous one")
 	}
 }

@@ -277,7 +277,7 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	if a := arguments(pods(must(t))["slipway-worker"]); slices.Contains(a, "--allow-unenforced-network") {
-		t.Error("by default the network need not be closed")
+		t.Error("by default, the worker has --allow-unenforced-network")
 	}
 	var images []kube.Image
 	text := of[core.ConfigMap](must(t))["slipway-images"].Data["images.json"]
@@ -319,7 +319,7 @@ func TestKept(t *testing.T) {
 		t.Errorf("the key has %d bytes", len(key))
 	}
 	if len(of[core.Secret](must(t, variants["other"]))) != 0 {
-		t.Error("a key is made although there is one")
+		t.Error("a key is generated although one exists")
 	}
 }
 
@@ -348,7 +348,7 @@ func TestSchema(t *testing.T) {
 		}
 	}
 	if _, err := render(""); err == nil {
-		t.Error("nothing at all is accepted")
+		t.Error("a chart without values was accepted")
 	}
 }
 
@@ -458,6 +458,6 @@ func TestRole(t *testing.T) {
 		t.Errorf("granted:  %q\nthe engine needs: %q", got, want)
 	}
 	if len(roles) != 1 || len(of[rbac.ClusterRole](must(t))) != 0 {
-		t.Error("there are other roles")
+		t.Error("the chart has other roles")
 	}
 }

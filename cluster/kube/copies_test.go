@@ -43,17 +43,17 @@ func TestCopiesAreBounded(t *testing.T) {
 		return true
 	}
 	if !add("b", 1, 10) {
-		t.Fatal("a small file has no room")
+		t.Fatal("a small file was refused")
 	}
 	for n := range 4 {
 		add("a", n, maxOwnerCopies/4)
 	}
 	has("a", 0) // so 1 is the least recently used
 	if !add("a", 4, 1) || has("a", 1) || !has("a", 0) || !has("a", 4) || !has("b", 1) {
-		t.Error("another copy than the one that was asked for the longest ago has gone")
+		t.Error("the cache dropped another copy than the least recently used one")
 	}
 	if _, err := os.Stat(filepath.Join(s.dir, "a1")); err == nil {
-		t.Error("a copy that has gone is on the disk")
+		t.Error("a dropped copy is still on the disk")
 	}
 	for _, owner := range []id.Owner{"c", "d", "e", "f"} {
 		for n := range 4 {
@@ -64,7 +64,7 @@ func TestCopiesAreBounded(t *testing.T) {
 		t.Errorf("%d bytes of %d", s.bytes, int64(maxCopies))
 	}
 	if add("a", 9, maxOwnerCopies+1) {
-		t.Error("more than an owner may have has room")
+		t.Error("a copy over the owner's limit was accepted")
 	}
 	for _, owner := range []string{"a", "b", "c", "d", "e", "f"} {
 		s.forget("program-of-" + owner)

@@ -34,7 +34,7 @@ func TestAPIServerEvicts(t *testing.T) {
 	p := running.(*program)
 	select {
 	case <-p.Leaves():
-		t.Fatal("it leaves without being asked")
+		t.Fatal("Leaves is closed although the pod is not to leave")
 	default:
 	}
 	w.mu.Lock()
@@ -62,7 +62,7 @@ func TestAPIServerEvicts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if meta.GetControllerOf(there) == nil {
-		t.Error("nobody would make another one: kubectl drain refuses to end it")
+		t.Error("the pod has no controller: kubectl drain refuses to evict it")
 	}
 	if n := strings.Count(said(), leavesLine); n != 1 {
 		t.Errorf("it said\n%s", said())
@@ -149,7 +149,7 @@ func TestAPIServerLostNode(t *testing.T) {
 	}
 	placed := running.(*program).pod().Spec.Affinity
 	if placed == nil || placed.NodeAffinity == nil {
-		t.Fatal("the next one may be placed where the last one was")
+		t.Fatal("the next pod may be placed on the node of the last one")
 	}
 	term := placed.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0].Preference.MatchExpressions[0]
 	if term.Operator != core.NodeSelectorOpNotIn || term.Values[0] != "n1" {
@@ -172,7 +172,7 @@ func TestAPIServerSilentNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a := running.(*program).pod().Spec.Affinity; a == nil || a.NodeAffinity == nil {
-		t.Error("it may be placed where nothing answered")
+		t.Error("the pod may be placed on the unresponsive node")
 	}
 	running.Stop(0)
 }

@@ -144,7 +144,7 @@ func TestStorageAsDirectories(t *testing.T) {
 		}})
 	})
 	if err == nil {
-		t.Error("a keeper that was killed has stored it")
+		t.Error("a killed keeper reports success")
 	}
 	if got := c.ask(p, look); got != stored {
 		t.Errorf("after a keeper was killed the program sees %q", got)
@@ -154,11 +154,11 @@ func TestStorageAsDirectories(t *testing.T) {
 	}
 	again.Close()
 	if _, err := os.Stat(filepath.Join(folders["data"], "large")); err == nil {
-		t.Error("what was not stored is still in the copy")
+		t.Error("the local copy still has the file that could not be stored")
 	}
 	fetched.Close()
 	if _, err := c.StorageFolders(s.Site); err == nil {
-		t.Error("folders are listed that are only in a volume")
+		t.Error("StorageFolders lists folders that exist only in a volume")
 	}
 	until(t, "no keeper is left", func() bool {
 		list, err := c.client.CoreV1().Pods("mirror").List(t.Context(), meta.ListOptions{})

@@ -245,7 +245,7 @@ func TestNodes(t *testing.T) {
 		return o.Status
 	}
 	if s := operation(); s == "success" {
-		t.Error("a restart is done without an API server")
+		t.Error("a restart succeeded without an API server")
 	}
 	goesOn()
 	until(t, "the restart is done", func() bool { s := operation(); return s != "pending" && s != "running" })

@@ -19,7 +19,7 @@ func TestAPIServerOwner(t *testing.T) {
 	c := first.c
 	c.Name, c.Owner = "two", "slipway"
 	if _, err := New(t.Context(), c); err == nil {
-		t.Fatal("it starts without its owner")
+		t.Fatal("New succeeded without the installation's ConfigMap")
 	}
 	owner, err := w.client.CoreV1().ConfigMaps(w.namespace).Create(t.Context(), &core.ConfigMap{ObjectMeta: meta.ObjectMeta{Name: "slipway"}}, meta.CreateOptions{})
 	if err != nil {

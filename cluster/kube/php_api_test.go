@@ -84,7 +84,7 @@ func TestAPIServerWordPress(t *testing.T) {
 	}
 	epochs("at first", 1)
 	if !e.ClearRedis(s.Site) || e.ClearRedis("site_other") {
-		t.Error("who has an object cache is not known")
+		t.Error("ClearRedis does not report which sites have an object cache")
 	}
 	epochs("when it was cleared", 1, 1)
 	other, _ := w.spec("task")

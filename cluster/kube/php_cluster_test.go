@@ -82,7 +82,7 @@ func TestPHP(t *testing.T) {
 	// A symbolic link that the program creates can't lead outside its folder.
 	if f, _, err := p.Open("up/../../etc/hostname"); err == nil {
 		f.Close()
-		t.Error("a path led outside")
+		t.Error("a path outside the folder was opened")
 	}
 	until(t, "what it logs is told", func() bool { return strings.Contains(said(), "stderr seen\nstderr and more") })
 	began := time.Now()
@@ -99,7 +99,7 @@ func TestPHP(t *testing.T) {
 	}
 	if f, _, err := p.Open("up/photo.txt"); err == nil {
 		f.Close()
-		t.Error("a file was opened after its end")
+		t.Error("a file was opened after the program's end")
 	}
 	command, said := c.spec("command", "")
 	command.Bundle, command.Argv, command.PHP = s.Bundle, []string{"php", "-r", "echo PHP_VERSION, PHP_EOL;"}, &runtime.PHP{Version: ">=8.0"}
@@ -145,7 +145,7 @@ func TestObjectCache(t *testing.T) {
 		t.Errorf("Redis: %d %q", status, text)
 	}
 	if !c.ClearRedis(s.Site) || c.ClearRedis("site_other") {
-		t.Error("who has an object cache is not known")
+		t.Error("ClearRedis does not report which sites have an object cache")
 	}
 	epoch("when it was cleared", "on_")
 	other, _ := c.spec("other", "setInterval(() => {}, 1000)")

@@ -144,10 +144,10 @@ func TestLed(t *testing.T) {
 		all = append(all, c)
 	}
 	if ask("a", a.token, pod.Mail) != nil {
-		t.Error("one too many is led")
+		t.Error("a connection over the limit was accepted")
 	}
 	if ask("b", "secret-of-b", pod.Mail) == nil {
-		t.Error("another program is refused")
+		t.Error("a connection of another program was refused")
 	}
 	a.led.close()
 	for _, c := range all {

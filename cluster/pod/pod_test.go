@@ -46,7 +46,7 @@ func TestQuestion(t *testing.T) {
 		t.Errorf("heard %q %q %d, %v and left %q", token, verb, number, err, there.String())
 	}
 	if _, _, _, err := Listen(strings.NewReader(strings.Repeat("x", 1<<20))); err == nil {
-		t.Error("a question without an end is heard")
+		t.Error("a request of 1 MiB without an end was accepted")
 	}
 }
 

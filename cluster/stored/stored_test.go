@@ -170,10 +170,10 @@ func TestGive(t *testing.T) {
 	}
 	equal(t, "what is stored", tree(t, volume), want)
 	if inode("data") != top {
-		t.Error("the folder is another one: a program that runs sees the old one")
+		t.Error("the folder was replaced, so the running program sees the old one")
 	}
 	if inode("wp%2Fup/c") != before {
-		t.Error("a file that wasn't changed was sent again")
+		t.Error("an unchanged file was sent again")
 	}
 	if info, err := os.Stat(kept); err != nil || info.Mode().Perm() != 0o711 {
 		t.Errorf("a folder has the mode %v, %v", info.Mode(), err)
@@ -209,7 +209,7 @@ func TestGiveHalf(t *testing.T) {
 	fetch(t, c, volume)
 	lay(t, c.Dir(), map[string]string{"data/new": strings.Repeat("n", 10*maxBlock)})
 	if err := c.Give(&cut{served(t, volume), 5 * maxBlock}); err == nil {
-		t.Error("half of it is enough")
+		t.Error("an incomplete transfer was accepted")
 	}
 	equal(t, "what is stored", tree(t, volume), want)
 	fetch(t, c, volume)

@@ -166,7 +166,7 @@ func TestBrowserAgency(t *testing.T) {
 		}
 	}
 	if sent == 0 {
-		t.Error("no email comes from the seller")
+		t.Error("no email was sent")
 	}
 	boss.Go("/operator/sellers")
 	boss.Sees("@seller-harbor", "HB-…", "1")

@@ -98,7 +98,7 @@ func TestDocumentation(t *testing.T) {
 	w.Click(try + "button:not(.copy)")
 	var sent bool
 	if w.Eval(`!document.querySelector('section[aria-labelledby="deleteSite"] .try pre').hidden`, &sent); sent {
-		t.Error("a deletion is sent without typing")
+		t.Error("the deletion's request is shown before the name is typed")
 	}
 	w.Type(try+`input[name="confirm"]`, "deleteSite")
 	w.Click(try + "button:not(.copy)")

@@ -129,7 +129,7 @@ func (s *story) deployHook() {
 	s.Press("@do-rotate-0")
 	s.Sees("@flash")
 	if after := s.Text("@hook @value"); after == before {
-		s.t.Error("the address is still the old one")
+		s.t.Error("the webhook's URL has not changed")
 	}
 	refuses := func(command, what string) {
 		s.t.Helper()

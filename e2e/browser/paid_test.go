@@ -158,6 +158,6 @@ func TestBrowserPaid(t *testing.T) {
 	op.Sees("main", "Nothing is open")
 	op.Look("operator-receivables")
 	if strings.Contains(w.Log(1<<20), away.Key) {
-		t.Error("the log has the key")
+		t.Error("the log contains the key")
 	}
 }

@@ -57,7 +57,7 @@ func (s *story) stays(do func()) {
 	do()
 	var same bool
 	if s.Eval(`!!document.slipwayStays`, &same); !same {
-		s.t.Error("the page was loaded anew")
+		s.t.Error("the page was reloaded")
 	}
 }
 

@@ -282,7 +282,7 @@ func TestForbidden(t *testing.T) {
 			switch {
 			case what == "seen":
 				if came != false {
-					t.Error("the control plane's environment can be seen")
+					t.Error("the program can see the control plane's environment")
 				}
 			case what == "pids":
 				if came.(float64) > 12 {

@@ -255,7 +255,7 @@ func TestCancelInEveryStage(t *testing.T) {
 			return
 		}
 	}
-	t.Error("no deployment that was canceled while it published")
+	t.Error("no deployment was canceled while it published")
 }
 
 // Deleting a site ends its build. A hook call replaces the site's waiting deployment. A stage that exceeds the time

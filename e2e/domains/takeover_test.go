@@ -16,7 +16,7 @@ func TestTakeovers(t *testing.T) {
 	proof := func(key string, s aSite, scratch string) string { return h.add(key, s, scratch).Verification[0].Value }
 	annToken, bobToken := proof(h.ann, hers, "scratch.ann.test"), proof(bob, his, "scratch.bob.test")
 	if annToken == bobToken {
-		t.Fatal("both have one token")
+		t.Fatal("both users have the same token")
 	}
 	// waits fails the test unless Bob's domain stays pending.
 	waits := func(what string, d aDomain) aDomain {
@@ -33,7 +33,7 @@ func TestTakeovers(t *testing.T) {
 	h.zone.Set("www.new.test", "CNAME "+hers.host()+".")
 	waits("an alias to her site", h.add(bob, his, "www.new.test"))
 	if !h.strange("new.test") || !h.strange("www.new.test") {
-		t.Error("a name without proof is served")
+		t.Error("a host name without proof is served")
 	}
 	// Bob's earlier pending domain doesn't keep Ann from adding hers.
 	if d := h.verify(h.ann, h.add(h.ann, hers, "www.new.test")); d.Status != "active" {

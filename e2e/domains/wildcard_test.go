@@ -35,7 +35,7 @@ func TestWildcardsAndStrangers(t *testing.T) {
 	}
 	found := regexp.MustCompile(`_acme-challenge\.sites\.test\. CNAME ([a-z2-7]{24}\.acme\.test)\.`).FindStringSubmatch(h.Log(1 << 20))
 	if found == nil {
-		t.Fatal("the log does not say the record for the sites")
+		t.Fatal("the log does not name the DNS record of the site domain")
 	}
 
 	d := h.add(h.ann, blog, "*.shop.test")
@@ -58,7 +58,7 @@ func TestWildcardsAndStrangers(t *testing.T) {
 		t.Errorf("it isn't said what is missing: %s, %q", d.SSLStatus, said)
 	}
 	if _, err := h.shake("any.shop.test"); err == nil {
-		t.Error("a handshake without a certificate")
+		t.Error("a handshake without a certificate succeeded")
 	}
 	h.zone.Set(challenge.Name, "CNAME "+challenge.Value+".")
 	d = h.certified(h.ann, h.verify(h.ann, d))
@@ -123,7 +123,7 @@ func TestWildcardsAndStrangers(t *testing.T) {
 			t.Errorf("a busy port: %v %q", err, out)
 		}
 		if _, err := os.Stat(data); err == nil {
-			t.Error("the data directory was made")
+			t.Error("the data directory was created")
 		}
 	}
 
@@ -200,6 +200,6 @@ func TestWildcardsWithoutDNS(t *testing.T) {
 	local.shows("any.shop.test", "hello")
 	local.certified(local.ann, w)
 	if !local.strange(fmt.Sprintf("a.b.%s", "shop.test")) || !local.strange("shop.test") {
-		t.Error("a wildcard stands for one label")
+		t.Error("the wildcard serves a name with two labels or none")
 	}
 }

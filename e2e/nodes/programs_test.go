@@ -180,7 +180,7 @@ func TestNodeThatDoesNotFit(t *testing.T) {
 	}
 	refused("copy the file from another node")
 	if _, err := os.Stat(key); err == nil {
-		t.Error("it made a key of its own")
+		t.Error("it generated a new key")
 	}
 	if err := os.WriteFile(key, []byte(strings.Repeat("ab", 32)+"\n"), 0o600); err != nil {
 		t.Fatal(err)

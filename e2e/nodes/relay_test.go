@@ -253,7 +253,7 @@ func (i *installation) streamsEnd(home, other *world.World) {
 		_, err = ticks.ReadString('\n')
 	}
 	if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		i.t.Error("a stream that was cut looks whole")
+		i.t.Error("a truncated stream ends like a complete one")
 	}
 	_ = socket.SetDeadline(time.Now().Add(time.Minute))
 	if line, err := said.ReadString('\n'); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {

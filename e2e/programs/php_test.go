@@ -273,7 +273,7 @@ func (h *installation) fails(name string, files map[string]string) string {
 	h.until("the failure", func() (bool, error) {
 		err := h.Call(h.t.Context(), h.key, "GET", "/deployments/"+out.DeploymentID, nil, &d)
 		if d.Status == "success" {
-			h.t.Fatal("it went live")
+			h.t.Fatal("the deployment succeeded")
 		}
 		return d.Status == "failed", err
 	})

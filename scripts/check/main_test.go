@@ -192,7 +192,7 @@ func TestAnswers(t *testing.T) {
 	}
 	db.Close()
 	if err := answers(db.URL + "/index/db.json"); err == nil {
-		t.Error("a database that can't be reached is there")
+		t.Error("answers reports an unreachable database as available")
 	}
 }
 
@@ -215,7 +215,7 @@ func TestToolsComeFirst(t *testing.T) {
 	all := steps("/root", true)
 	at := func(name string) int { return slices.IndexFunc(all, func(s step) bool { return s.name == name }) }
 	if vet := at("go vet"); all[vet].beside != "" || vet > at("staticcheck") || vet > at("tests") {
-		t.Error("something is compiled beside go vet")
+		t.Error("a step runs beside go vet, or staticcheck or the tests run before it")
 	}
 	for i, s := range all {
 		text := strings.Join(append(s.argv, s.without...), " ")

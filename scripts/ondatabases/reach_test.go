@@ -92,6 +92,6 @@ func FuzzNone(f *testing.F) {}
 		}
 	}
 	if _, err := onDatabase(write(map[string]string{"internal/a/d_test.go": "package"}), false); err == nil {
-		t.Error("sources that are none have no error")
+		t.Error("invalid sources gave no error")
 	}
 }

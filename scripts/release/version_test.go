@@ -55,7 +55,7 @@ func TestReleased(t *testing.T) {
 	commit(false)
 	git("tag", "v0.3.0")
 	if !released("v0.3.0") || released("v0.4.0") {
-		t.Error("a tag doesn't make its commit that release alone")
+		t.Error("released is wrong for a tag: only the tag's own version may be released")
 	}
 	if err := changelog.Gather(".", "0.4.0", time.Now()); err != nil {
 		t.Fatal(err)

@@ -249,12 +249,12 @@ func TestCachesOfAnOwnerAreBounded(t *testing.T) {
 	there := func(c cache) bool { _, err := os.Stat(c.dir); return err == nil }
 	first, other, second := use("anna", "site_a", "main"), use("bert", "site_b", "main"), use("anna", "site_a", "next")
 	if !there(first) || !there(second) {
-		t.Fatal("two fit")
+		t.Fatal("the cache dropped an entry although two fit")
 	}
 	d.busy.take(first.dir)
 	third := use("anna", "site_c", "main")
 	if !there(first) {
-		t.Error("a cache was dropped that a build works with")
+		t.Error("the cache of a running build was deleted")
 	}
 	d.busy.give(first.dir)
 	first = use("anna", "site_a", "main")

@@ -188,7 +188,7 @@ func TestModulesKey(t *testing.T) {
 		t.Fatalf("the same twice: %q", first)
 	}
 	if key(func(_ *build, f map[string]string) { f["repo/src/x.js"] = "2" }) != first {
-		t.Error("a source file decides what is installed")
+		t.Error("a source file changes the key of the installation")
 	}
 	for name, change := range map[string]func(b *build, files map[string]string){
 		"the lock file": func(_ *build, f map[string]string) { f["repo/package-lock.json"] = `{"x": 1}` },

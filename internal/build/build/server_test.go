@@ -151,6 +151,6 @@ func TestPlaceOfPHP(t *testing.T) {
 		}
 	}
 	if err := placed(&Artefact{Files: files, Start: &framework.Start{FrontController: "folder.php"}}, "web"); err == nil {
-		t.Error("a folder is a front controller")
+		t.Error("a folder was accepted as the front controller")
 	}
 }

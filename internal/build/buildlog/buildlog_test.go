@@ -139,7 +139,7 @@ func TestConcurrentWriters(t *testing.T) {
 	busy, n := false, 0
 	l := New(Config{Silence: time.Microsecond, Line: func(Line) { // the race detector checks accesses to busy
 		if busy {
-			t.Error("two lines at once")
+			t.Error("two lines were written at the same time")
 		}
 		busy = true
 		n++
@@ -266,7 +266,7 @@ func TestEndlessLine(t *testing.T) {
 		all += m
 	}
 	if strings.Contains(all, secret) {
-		t.Error("the secret is there")
+		t.Error("the log contains the secret")
 	}
 	clean := strings.ReplaceAll(all, redacted, "")
 	if n := strings.Count(clean, "ä日🚀x"); n != 500 {

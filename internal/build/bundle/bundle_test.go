@@ -144,7 +144,7 @@ func TestStoreAndOpen(t *testing.T) {
 		t.Errorf("the tree holds\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	if again := store(t, b, map[string]string{"server.js": "run"}); again.ID == s.ID {
-		t.Error("another tree has the same id")
+		t.Error("a different tree has the same id")
 	}
 }
 
@@ -167,14 +167,14 @@ func TestSharedFiles(t *testing.T) {
 		return info.Sys().(*syscall.Stat_t)
 	}
 	if of("anna", first.ID).Ino != of("anna", second.ID).Ino {
-		t.Error("two trees of an owner have copies of one file")
+		t.Error("two trees of an owner store one file twice")
 	}
 	before := of("anna", first.ID)
 	if of("eve", first.ID).Ino == before.Ino || of("eve", second.ID).Ino == before.Ino {
 		t.Error("two owners share a file")
 	}
 	if after := of("anna", first.ID); after.Nlink != before.Nlink || after.Ctim != before.Ctim {
-		t.Error("an owner's file tells that another has it too")
+		t.Error("a file changes when another owner stores the same content")
 	}
 }
 
@@ -211,7 +211,7 @@ func TestDamagedBlob(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := b.Open(t.Context(), "anna", s.ID); err == nil {
-		t.Fatal("a tree was made of other bytes")
+		t.Fatal("a tree was opened although its bytes differ")
 	}
 	if left, _ := os.ReadDir(b.path("trees")); len(left) != 0 {
 		t.Errorf("half a tree stays: %v", left)
@@ -259,14 +259,14 @@ func TestTidy(t *testing.T) {
 		t.Errorf("what is in use: %v", got)
 	}
 	if _, err := os.Stat(b.path("trees", "anna", string(idle.ID))); err == nil {
-		t.Error("an unused tree stays")
+		t.Error("an unused tree was kept")
 	}
 	done()
 	if err := b.Tidy(time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir); err != nil {
-		t.Error("a tree that was used a moment ago is gone")
+		t.Error("a recently used tree was deleted")
 	}
 	var all sync.WaitGroup
 	for range 8 {
@@ -340,7 +340,7 @@ func TestTreeIsLinked(t *testing.T) {
 		t.Errorf("the file was written again: inode %d, the blob's is %d; mode %o", tree.Ino, big.Ino, tree.Mode)
 	}
 	if of(filepath.Join(dir, "own/big")).Ino == big.Ino {
-		t.Error("an owner's own file is the blob")
+		t.Error("own/big shares the blob's inode")
 	}
 	if run := of(filepath.Join(dir, "bin/run")); run.Mode&0o777 != 0o555 || run.Ino == of(filepath.Join(dir, "same")).Ino {
 		t.Errorf("an executable has mode %o and shares its file with one that is none", run.Mode)
@@ -401,7 +401,7 @@ func TestTreesAfterPowerFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(dir); err == nil {
-		t.Error("a tree of before the power failure is used")
+		t.Error("a tree from before the power failure is used")
 	}
 	if _, done, err = again.Open(t.Context(), "anna", s.ID); err != nil {
 		t.Fatal(err)

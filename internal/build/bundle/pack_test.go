@@ -62,6 +62,6 @@ func TestPack(t *testing.T) {
 		t.Errorf("the pack of another bundle: %v", err)
 	}
 	if _, err := unpack(t, pack, s.ID, 10); err == nil {
-		t.Error("a pack over the limit is taken")
+		t.Error("a pack over the limit was accepted")
 	}
 }

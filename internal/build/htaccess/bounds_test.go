@@ -36,7 +36,7 @@ func TestBounds(t *testing.T) {
 		}
 		return list
 	}()); err == nil {
-		t.Error("patterns of any size are compiled")
+		t.Error("patterns over the limit were compiled")
 	}
 	for name, text := range map[string]string{
 		"circle":     "RewriteRule ^(.*)$ $1x [L]",
@@ -122,7 +122,7 @@ func TestWorkOfNames(t *testing.T) {
 	large, small := Parse(strings.Repeat(section, 9)), Parse(section)
 	file := strings.Repeat("b/", 100) + strings.Repeat("b", 200)
 	if !Hides("", file, func(string) *Rules { return large }) {
-		t.Error("a hundred large files of Apache are run over a name")
+		t.Error("Hides evaluates a hundred large .htaccess files for one name")
 	}
 	for name, want := range map[string]bool{"b.txt": false, "aaa": true, "b/aaa": true, strings.Repeat("b", 255): false, strings.Repeat("a", 4000): false} {
 		if got := Hides("", name, func(string) *Rules { return small }); got != want {
@@ -136,7 +136,7 @@ func TestNewPatterns(t *testing.T) {
 	t.Parallel()
 	f, _ := Translate("", strings.Repeat("RewriteRule ^(a{10}){100}$ x\n", maxNewWeight/8000))
 	if err := Check([]Folder{f}); err == nil {
-		t.Error("large patterns are deployed")
+		t.Error("patterns over the limit were accepted")
 	}
 	if _, err := Compile([]Folder{f}); err != nil {
 		t.Errorf("they no longer run: %v", err)

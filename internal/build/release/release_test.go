@@ -214,12 +214,12 @@ func TestReuse(t *testing.T) {
 	// A reused file can be reused again.
 	w = begin(t, r, second.ID)
 	if !w.Reuse("third.html", "k1") {
-		t.Error("a reused file forgot its key")
+		t.Error("Reuse doesn't know the key of a reused file")
 	}
 	// If the previous release is missing, nothing can be reused, without an error.
 	w = begin(t, r, ID(blob.Sum([]byte("gone")).String()))
 	if w.Reuse("index.html", "k1") {
-		t.Error("reused from nowhere")
+		t.Error("Reuse succeeded without a previous release")
 	}
 }
 
@@ -271,7 +271,7 @@ func TestLimits(t *testing.T) {
 	w = begin(t, r, s.ID)
 	for i := range 4 {
 		if !w.Reuse(fmt.Sprint(i, ".html"), "key") {
-			t.Fatal("not reused")
+			t.Fatal("Reuse failed")
 		}
 	}
 	_, err := w.Seal(t.Context())
@@ -315,7 +315,7 @@ func TestEndings(t *testing.T) {
 	w.Abort()
 	w.Abort()
 	if _, err := w.Seal(t.Context()); err == nil {
-		t.Error("sealed after Abort")
+		t.Error("Seal succeeded after Abort")
 	}
 	w = begin(t, r, "")
 	w.Fallback("index.html")
@@ -326,7 +326,7 @@ func TestEndings(t *testing.T) {
 		t.Errorf("Load of an unknown release: %v", err)
 	}
 	if _, err := r.Load(t.Context(), "../../etc/passwd"); err == nil {
-		t.Error("loaded a path")
+		t.Error("Load accepted a path")
 	}
 	d, _, err := r.Blobs.Put(t.Context(), strings.NewReader("<html>"))
 	if err != nil {
@@ -447,6 +447,6 @@ func TestEmpty(t *testing.T) {
 		t.Errorf("its id is %s, want %s", s.ID, Empty)
 	}
 	if s := publish(t, r, Empty, map[string]string{"a.txt": "a"}); s.ID == Empty {
-		t.Error("a release with a file has it, too")
+		t.Error("a release with a file has the id of the empty release")
 	}
 }

@@ -71,6 +71,6 @@ func TestRealRegistry(t *testing.T) {
 		tools.Release()
 	}
 	if _, err := tc.Ready(t.Context(), Want{Node: "18.99.99"}, nil); err == nil {
-		t.Error("Node 18.99.99 exists")
+		t.Error("Node 18.99.99 was accepted")
 	}
 }

@@ -12,7 +12,7 @@ func TestMeter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m meter
 		if m.lap() != 0 {
-			t.Error("it counts before it was started")
+			t.Error("lap counts before the start")
 		}
 		m.start()
 		time.Sleep(time.Minute)

@@ -41,6 +41,6 @@ func TestStartsThatFailAreExplained(t *testing.T) {
 		t.Errorf("out of memory: %v", got)
 	}
 	if other := errors.New("x"); explained(other, lines, plan) != other {
-		t.Error("another error is changed")
+		t.Error("another error was changed")
 	}
 }

@@ -203,7 +203,7 @@ func TestReceivedContentsCount(t *testing.T) {
 	}
 	w.sweep()
 	if !stored("one") || !stored("second") {
-		t.Error("what was acknowledged is not stored")
+		t.Error("an acknowledged content is not stored")
 	}
 	other := func() int64 {
 		_, n := w.send(s.ID, upload.NewUpload{Kind: upload.Output}, map[string]string{"a": "one"})
@@ -222,7 +222,7 @@ func TestReceivedContentsCount(t *testing.T) {
 	ok(t, w.uploads.Expire(t.Context()))
 	w.sweep()
 	if stored("one") {
-		t.Error("a content that no manifest names is kept after the deployment")
+		t.Error("a content without a manifest was kept after the deployment")
 	}
 	if n := other(); n != 1 {
 		t.Errorf("%d contents are to be sent, want 1", n)
@@ -277,7 +277,7 @@ func TestSweepSparesOpenUploads(t *testing.T) {
 	ok(t, w.uploads.Expire(t.Context()))
 	w.sweep()
 	if !stored() {
-		t.Fatal("an open upload lost a blob that was acknowledged")
+		t.Fatal("an acknowledged blob of an open upload was deleted")
 	}
 	w.write(func(tx *db.Tx) error {
 		_, err := tx.Exec(t.Context(), `UPDATE uploads SET touched_at = $1`, db.Now().Add(-25*time.Hour))
@@ -289,7 +289,7 @@ func TestSweepSparesOpenUploads(t *testing.T) {
 	ok(t, w.uploads.Expire(t.Context()))
 	w.sweep()
 	if stored() {
-		t.Error("what nobody continued stays stored")
+		t.Error("the contents of an abandoned upload were kept")
 	}
 }
 

@@ -108,6 +108,6 @@ func TestEncode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := encode(filepath.Join(dir, "page.png")); err == nil {
-		t.Error("a link out of the folder is followed")
+		t.Error("a link that leads out of the folder was followed")
 	}
 }

@@ -451,10 +451,10 @@ func TestBatchReportsFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := b.Flush(); err == nil {
-		t.Error("Flush says that all is well")
+		t.Error("Flush reports no error")
 	}
 	if _, err := b.PutBytes([]byte("y")); err == nil {
-		t.Error("the batch goes on after its end")
+		t.Error("the batch accepts a blob after its end")
 	}
 }
 

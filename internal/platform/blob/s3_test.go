@@ -310,7 +310,7 @@ func TestS3HalfUpload(t *testing.T) {
 		next.ServeHTTP(w, r)
 	}))
 	if _, _, err := st.Put(t.Context(), bytes.NewReader(body)); err == nil {
-		t.Error("half an upload is taken for a whole one")
+		t.Error("an incomplete upload was stored")
 	}
 	if names := s.Objects(t, address); len(names) > 0 {
 		t.Errorf("half an upload left %v", names)

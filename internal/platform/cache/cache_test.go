@@ -29,7 +29,7 @@ func TestCache(t *testing.T) {
 	}
 	c.put("", 99, "huge", 26)
 	if len(c.at) != 10 {
-		t.Error("one entry may push out everything")
+		t.Error("one large entry replaced all others")
 	}
 	c.put("", 0, "again", 20)
 	if v, _ := c.Get(0); v != "again" || c.cost > 100 {
@@ -55,7 +55,7 @@ func TestCache(t *testing.T) {
 	cancel()
 	wait.Until(t, "a load has begun", func() bool { return loads.Load() > 0 })
 	if _, _, err := c.Fetch(ctx, 1000, nil); err == nil {
-		t.Error("a visitor who left waits on")
+		t.Error("a canceled Fetch does not return")
 	}
 	close(gate)
 	wg.Wait()
@@ -66,7 +66,7 @@ func TestCache(t *testing.T) {
 	}
 	c.Clear()
 	if len(c.at) != 0 || c.cost != 0 {
-		t.Error("not empty")
+		t.Error("the cache is not empty")
 	}
 }
 
@@ -122,7 +122,7 @@ func TestOwners(t *testing.T) {
 		c.put("", fmt.Sprint("small", i), i, 0) // moves to another owner
 	}
 	if c.owners["small"] != nil {
-		t.Error("an owner without values is remembered")
+		t.Error("an owner without values still has an entry")
 	}
 }
 

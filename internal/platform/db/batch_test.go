@@ -80,7 +80,7 @@ func TestBatch(t *testing.T) {
 	}
 	select {
 	case <-wake:
-		t.Error("a write that failed woke somebody")
+		t.Error("a failed write sent a notification")
 	case <-time.After(10 * time.Millisecond):
 	}
 }

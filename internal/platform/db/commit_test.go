@@ -282,7 +282,7 @@ func TestWaitsForLocks(t *testing.T) {
 	bounded, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if err := d.TakesWrites(bounded); err == nil {
-		t.Error("all places for writing are taken, and writes are said to be possible")
+		t.Error("TakesWrites succeeds although all connections are in use")
 	}
 	if err := <-waiting; !db.Busy(err) {
 		t.Errorf("a write that waits for the lock: %v", err)

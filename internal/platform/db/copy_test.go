@@ -85,7 +85,7 @@ func TestCopyTo(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := d.CopyTo(t.Context(), path); err == nil {
-		t.Error("a copy took another one's place")
+		t.Error("CopyTo replaced an existing copy")
 	}
 }
 

@@ -111,7 +111,7 @@ func TestMove(t *testing.T) {
 		t.Error(err)
 	}
 	if err := to.Admin(t.Context(), `DELETE FROM users WHERE id = 'usr_0001'`); err == nil {
-		t.Error("references between tables are gone")
+		t.Error("the foreign keys are gone: a referenced row was deleted")
 	}
 	// A repeated move finds the same content. If the target's content differs, the move overwrites nothing.
 	if again, err := db.Move(t.Context(), from, to); err != nil || !again.Before || again.Rows != m.Rows {
@@ -129,10 +129,10 @@ func TestMove(t *testing.T) {
 		t.Fatalf("back: %+v, %v", m, err)
 	}
 	if got := dumped(t, back); got != dumped(t, to) || !strings.Contains(got, "new@example.com") {
-		t.Error("what came back differs")
+		t.Error("the rows differ after moving there and back")
 	}
 	if err := back.Admin(t.Context(), `DELETE FROM users WHERE id = 'usr_0001'`); err == nil {
-		t.Error("references between tables aren't checked any more")
+		t.Error("the foreign keys are gone: a referenced row was deleted")
 	}
 }
 

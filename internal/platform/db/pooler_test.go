@@ -150,7 +150,7 @@ func TestPgBouncer(t *testing.T) {
 				err := d.Write(t.Context(), func(tx *db.Tx) error {
 					first, err := tx.MarkTx(t.Context(), db.NewMark())
 					if err == nil && !first {
-						t.Error("a new mark was there")
+						t.Error("MarkTx reports a new mark as an existing one")
 					}
 					tx.Notify("topic")
 					return err

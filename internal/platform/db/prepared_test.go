@@ -47,11 +47,11 @@ func TestStatementsAreReused(t *testing.T) {
 	// An invalid statement returns the same error each time.
 	for range 2 {
 		if err := d.QueryRow(ctx, "SELECT nothing FROM t").Scan(new(int)); err == nil {
-			t.Error("there is no such column")
+			t.Error("a query for an unknown column succeeded")
 		}
 		if rows, err := d.Query(ctx, "SELECT nothing FROM t"); err == nil {
 			rows.Close()
-			t.Error("there is no such column")
+			t.Error("a query for an unknown column succeeded")
 		}
 	}
 }

@@ -31,7 +31,7 @@ func TestSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := fmt.Sprintf("-- version %d\n%s", version, dumped(t, fresh(t, version))); schema != want {
-		t.Error("the migrations up to the version of schema.sql make something else: run this test with -update")
+		t.Error("the migrations up to the version of schema.sql give another schema: run this test with -update")
 	}
 	one, all := fresh(t, newest), fresh(t, 0)
 	if a, b := dumped(t, one), dumped(t, all); a != b {

@@ -32,7 +32,7 @@ func TestWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Write(filepath.Join(dir, "folder"), nil, 0o600); err == nil {
-		t.Error("a folder was replaced")
+		t.Error("Write replaced a folder")
 	}
 	if err := Write(filepath.Join(dir, "none", "id"), nil, 0o600); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("in a folder that is missing: %v", err)

@@ -121,7 +121,7 @@ func FuzzEnvFile(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		if pairs, err := Parse(s); err == nil && len(pairs) == 0 {
-			t.Fatal("neither a variable nor an error")
+			t.Fatal("Parse returned neither a variable nor an error")
 		}
 		if !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
 			return // not a valid value

@@ -124,7 +124,7 @@ func TestOwnAddresses(t *testing.T) {
 	e := open(t, Config{OwnPorts: []uint16{443}})
 	e.own = ownAddrs{read: time.Now(), set: map[netip.Addr]bool{own: true}}
 	if e.permits(netip.AddrPortFrom(own, 22)) {
-		t.Error("own public address: port 22 permitted")
+		t.Error("egress permits port 22 of this machine's public address")
 	}
 	if !e.permits(netip.AddrPortFrom(own, 443)) || !e.permits(netip.MustParseAddrPort("93.184.216.35:22")) {
 		t.Error("the edge's port, or another machine, refused")
@@ -182,7 +182,7 @@ func TestClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err = io.ReadAll(resp.Body); err == nil {
-		t.Error("a body outlived the timeout")
+		t.Error("the body could be read after the timeout")
 	}
 	resp.Body.Close()
 	if _, err = c.Get(srv.URL + "/headers"); err == nil {

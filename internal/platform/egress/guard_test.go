@@ -25,7 +25,7 @@ func TestPublic(t *testing.T) {
 		}
 	}
 	if Public(netip.Addr{}) {
-		t.Error("the zero address is public")
+		t.Error("Public accepts the zero address")
 	}
 	for _, s := range []string{
 		"1.1.1.1", "140.82.121.4", "::ffff:8.8.8.8", "2606:4700:4700::1111", "2a01:4f8::1", "11.0.0.1", "172.32.0.1",

@@ -44,7 +44,7 @@ func TestAttempts(t *testing.T) {
 	}
 	now = now.Add(time.Minute)
 	if !try("s", "192.0.2.1") {
-		t.Error("refused after the window had ended")
+		t.Error("an attempt was refused after the window had ended")
 	}
 }
 
@@ -58,7 +58,7 @@ func TestAttemptsAreForgotten(t *testing.T) {
 		a.Try("flooded", fmt.Sprint(i), now)
 	}
 	if a.Wait("quiet", "192.0.2.1", now) == 0 {
-		t.Error("a flood of another site's visitors made a site forget its own")
+		t.Error("attempts from many addresses removed those of another site")
 	}
 	if n := len(a.sites["flooded"].of); n > visitorsOfSite {
 		t.Errorf("%d visitors of one site are remembered, want at most %d", n, visitorsOfSite)

@@ -182,13 +182,13 @@ func TestPasses(t *testing.T) {
 		}
 		release()
 		if release, ok := p.Try(Who{Owner: "c"}); !ok {
-			t.Error("no place for another owner while one waits at its bound")
+			t.Error("the pool refuses another owner because one waits at its limit")
 		} else {
 			release()
 		}
 		select {
 		case <-over:
-			t.Error("an owner had two places, and may have one")
+			t.Error("an owner with a limit of one got two slots")
 		default:
 		}
 		mine()
@@ -244,7 +244,7 @@ func TestWeights(t *testing.T) {
 		go func() { heavy, _ = p.TakeN(t.Context(), Who{Owner: "a"}, 8) }()
 		synctest.Wait()
 		if _, ok := p.TryN(Who{Owner: "c"}, 1); ok {
-			t.Error("a light place passed the heavy one that waits")
+			t.Error("a request for one slot was preferred to a larger one that waits")
 		}
 		light()
 		synctest.Wait()

@@ -18,6 +18,6 @@ func TestFaultIsFoundInItsChain(t *testing.T) {
 	}
 	// Plain errors aren't faults: users see "Internal error".
 	if plain := errors.New("disk on fire"); As(plain) != nil || Is(plain, Internal) || As(nil) != nil {
-		t.Error("a plain error passes for a fault")
+		t.Error("As or Is takes a plain error for a fault")
 	}
 }

@@ -136,7 +136,7 @@ func TestCollect(t *testing.T) {
 			t.Errorf("marked %v, young %v, garbage %v", w.there(marked), w.there(young), w.there(garbage))
 		}
 		if _, err := gc.New(gc.Config{DB: n.db, Blobs: n.blobs, Log: slog.New(slog.DiscardHandler)}).Collect(t.Context()); err == nil {
-			t.Error("collected without any root")
+			t.Error("Collect succeeded without any root")
 		}
 	})
 }

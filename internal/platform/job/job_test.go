@@ -107,16 +107,16 @@ func TestUniqueHoldsUntilTheEnd(t *testing.T) {
 	release := make(chan struct{})
 	start(t, d, 4, Policy{}, func(context.Context, work, int64) error { <-release; return nil })
 	if !enqueue(t, d, "a", Options{Unique: "k"}) {
-		t.Fatal("the first was not new")
+		t.Fatal("the first job was not enqueued")
 	}
 	wait.Until(t, "running", func() bool { return count(t, d, "state = 'running'") == 1 })
 	if enqueue(t, d, "b", Options{Unique: "k"}) {
-		t.Fatal("a second with the same key was enqueued")
+		t.Fatal("a second job with the same key was enqueued")
 	}
 	close(release)
 	wait.Until(t, "gone", func() bool { return count(t, d, "TRUE") == 0 })
 	if !enqueue(t, d, "c", Options{Unique: "k"}) {
-		t.Fatal("after the end the key is not free")
+		t.Fatal("the key is still taken after the job's end")
 	}
 }
 
@@ -351,7 +351,7 @@ func TestLostLeaseIsFenced(t *testing.T) {
 		t.Fatal(err)
 	}
 	if count(t, d, "state = 'running' AND attempt = 2") != 1 {
-		t.Fatal("the first worker ended the second's job")
+		t.Fatal("the first worker ended the second worker's job")
 	}
 	ctx, release := j.leases.Hold(t.Context(), first.id, first.attempt)
 	defer release()
@@ -382,7 +382,7 @@ func TestStopDrains(t *testing.T) {
 	close(release)
 	n.stop()
 	if count(t, d, "TRUE") != 1 || count(t, d, "state = 'ready' AND failures = 0") != 1 {
-		t.Fatal("want the stubborn job ready again without a failure, and the quick one gone")
+		t.Fatal("want the slow job to be ready again without a failure, and the quick one to be gone")
 	}
 }
 

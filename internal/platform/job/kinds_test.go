@@ -36,7 +36,7 @@ func TestUnknownKindWaitsForANodeThatKnowsIt(t *testing.T) {
 	}
 	wait.Until(t, "the known job is done", func() bool { return slices.Equal(r.all(), []string{"known"}) && count(t, d, "TRUE") == 1 })
 	if count(t, d, "state = 'ready' AND attempt = 0 AND failures = 0 AND error = ''") != 1 {
-		t.Fatal("the old node touched the job that it doesn't know")
+		t.Fatal("the old node changed a job of an unknown kind")
 	}
 	if got, err := Unknown(t.Context(), d); err != nil || len(got) > 0 {
 		t.Errorf("reported at once: %v, %v", got, err)

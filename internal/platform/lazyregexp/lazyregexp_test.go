@@ -7,7 +7,7 @@ func TestNewCompilesInTests(t *testing.T) {
 	t.Parallel()
 	defer func() {
 		if recover() == nil {
-			t.Error("an expression that is none was taken")
+			t.Error("an invalid expression was accepted")
 		}
 	}()
 	New(`(`)
@@ -18,11 +18,11 @@ func TestCompiledOnFirstUse(t *testing.T) {
 	inTest = false
 	bad := New(`(`)
 	if good := New(`^a+(b)$`); !good.MatchString("aab") || good.FindStringSubmatch("aab")[1] != "b" {
-		t.Error("it matches something else")
+		t.Error("the expression matches other texts")
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("an expression that is none matched")
+			t.Error("an invalid expression matched")
 		}
 	}()
 	bad.MatchString("")

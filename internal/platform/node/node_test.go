@@ -111,7 +111,7 @@ func TestLeaseEnds(t *testing.T) {
 	asleep.at = asleep.at.Add(time.Minute) // the machine was suspended, during which one of its clocks stood still
 	s.until.Store(&asleep)
 	if s.Holds() || s.Takes() {
-		t.Fatal("it holds a lease that ended while its machine slept")
+		t.Fatal("it holds a lease that ended while its machine was suspended")
 	}
 	past := end{time.Now().Add(-time.Second), watchdog.Now() + time.Minute}
 	s.until.Store(&past)
@@ -227,7 +227,7 @@ func TestKeyIsTheInstallations(t *testing.T) {
 		t.Errorf("without a key: %v", err)
 	}
 	if _, err := os.Stat(second); err == nil {
-		t.Error("it made another key")
+		t.Error("a second key was generated")
 	}
 	other := strings.Repeat("ab", 32) + "\n"
 	if err := os.WriteFile(second, []byte(other), 0o600); err != nil {
@@ -250,7 +250,7 @@ func TestKeyIsTheInstallations(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Secrets(t.Context(), d, first); err == nil {
-		t.Error("a node without the newest key starts")
+		t.Error("a node started without the newest key")
 	}
 	if id, err := AcceptKey(t.Context(), d, filepath.Dir(first)); err != nil || id == s.Newest() {
 		t.Error(id, err)

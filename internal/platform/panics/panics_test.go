@@ -23,7 +23,7 @@ func TestCall(t *testing.T) { // no t.Parallel: the count is global
 		g.Go(broken)
 		g.Go(func() {})
 		g.Wait()
-		t.Error("Wait returned although a part panicked")
+		t.Error("Wait returned although a goroutine panicked")
 		return nil
 	})
 	if !errors.Is(err, ErrPanic) || !strings.Contains(err.Error(), "broken input") || !strings.Contains(err.Error(), "panics.broken") {

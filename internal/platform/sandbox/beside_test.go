@@ -81,6 +81,6 @@ func TestBesideMissing(t *testing.T) {
 		Work:   work,
 		UID:    plainUID,
 	}); err == nil {
-		t.Error("a plain run takes a command that nothing would end")
+		t.Error("a command beside another was run by a plain Run")
 	}
 }

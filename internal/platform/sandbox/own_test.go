@@ -56,9 +56,9 @@ func TestOwn(t *testing.T) {
 		t.Errorf("Own with a foreign hard link: %v", err)
 	}
 	if owner(outside) != 0 {
-		t.Error("the other name was given away")
+		t.Error("the file outside the tree was given to the user")
 	}
 	if err := Own(dir, 0); err == nil {
-		t.Error("a tree was given to root")
+		t.Error("Own gave a tree to root")
 	}
 }

@@ -112,7 +112,7 @@ func TestReapKillsStrays(t *testing.T) {
 				t.Errorf("%v ended by itself: %v", c.Args, c.ProcessState)
 			}
 		case <-ctx.Done():
-			t.Fatal("a stray lives")
+			t.Fatal("a left-over process is still running")
 		}
 	}
 	if err := unix.Kill(innocent.Process.Pid, 0); err != nil {

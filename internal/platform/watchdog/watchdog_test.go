@@ -59,21 +59,21 @@ func TestDeadline(t *testing.T) {
 	released.Kill() // has no effect after Release
 	last, fourth := hold(Now() + time.Hour)
 	if closed(first) || closed(third) {
-		t.Fatal("what is held has ended before its deadline")
+		t.Fatal("a process was ended before its deadline")
 	}
 	last.Kill()
 	wait.Until(t, "what was killed has ended", func() bool { return closed(fourth) })
 	if closed(first) {
-		t.Fatal("what is held has ended at a deadline that was moved")
+		t.Fatal("a process was ended at its earlier deadline")
 	}
 	soon := Now() + 100*time.Millisecond
 	w.Extend(soon)
 	wait.Until(t, "what is held has ended", func() bool { return closed(first) && closed(third) })
 	if Now() < soon {
-		t.Error("it ended before the deadline")
+		t.Error("the process was ended before the deadline")
 	}
 	if closed(stays) {
-		t.Error("what was released has ended")
+		t.Error("a released process was ended")
 	}
 }
 
@@ -92,7 +92,7 @@ func TestEnds(t *testing.T) {
 	}
 	wait.Until(t, "another one runs", func() bool { pid := w.PID(); return pid != 0 && pid != before })
 	if closed(ended) {
-		t.Fatal("what is held has ended with the watchdog")
+		t.Fatal("a process was ended when the watchdog ended")
 	}
 	if err := w.conn.Close(); err != nil { // as the kernel does when the service ends
 		t.Fatal(err)

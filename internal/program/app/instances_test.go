@@ -393,7 +393,7 @@ func TestInstancesChange(t *testing.T) {
 		w.wantInstances(2)
 		release(busy)
 		if w.apps.Status("one").NeedsRestart {
-			t.Error("it needs a restart")
+			t.Error("the status says that a restart is needed")
 		}
 	})
 }

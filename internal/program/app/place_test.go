@@ -71,10 +71,10 @@ func TestProgramMovesWhenItsNodeIsLost(t *testing.T) {
 	}
 	a.sure(t.Context())
 	if a.compared.Load() != 0 {
-		t.Error("it has not compared")
+		t.Error("the first node has not compared its placements")
 	}
 	if _, ok := a.Awake("one"); ok {
-		t.Error("the first node still sends requests to it")
+		t.Error("the first node still sends requests to its program")
 	}
 	if _, err := a.Acquire(t.Context(), "one"); fault.As(err) == nil || fault.As(err).Code != placement.OnAnotherNode {
 		t.Errorf("the first node says %v", err)
@@ -84,7 +84,7 @@ func TestProgramMovesWhenItsNodeIsLost(t *testing.T) {
 		return !f.engines[0].last().running()
 	})
 	if !f.engines[1].last().running() {
-		t.Error("the second node has ended it too")
+		t.Error("the second node's program was ended too")
 	}
 }
 

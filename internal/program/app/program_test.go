@@ -234,13 +234,13 @@ func TestSwitchDrains(t *testing.T) {
 		release()
 		w.pass(29 * time.Second)
 		if !old.running() {
-			t.Fatal("the old program ended while a request was under way")
+			t.Fatal("the old program ended while a request was in progress")
 		}
 		e.Release()
 		w.pass(time.Second)
 		synctest.Wait()
 		if old.running() {
-			t.Error("the old program runs on without a request")
+			t.Error("the old program is still running although it has no request")
 		}
 		w.wantState("two", Running)
 
@@ -252,7 +252,7 @@ func TestSwitchDrains(t *testing.T) {
 		select {
 		case <-held.Ended:
 		default:
-			t.Error("a program runs on after its drain")
+			t.Error("a program is still running after its drain")
 		}
 	})
 }
@@ -294,7 +294,7 @@ func TestLateRequestAfterASwitch(t *testing.T) {
 		w.pass(2 * lingerTime)
 		synctest.Wait()
 		if old := w.engine.started[0]; old.running() {
-			t.Error("the old program runs on")
+			t.Error("the old program is still running")
 		}
 	})
 }
@@ -338,13 +338,13 @@ func TestSwitchDuringASlowStart(t *testing.T) {
 		e := <-got
 		w.pass(10 * time.Second)
 		if !w.engine.last().running() {
-			t.Error("it was ended with the request that had waited for it")
+			t.Error("the program was ended while the request that had waited for it was in progress")
 		}
 		e.Release()
 		w.pass(2 * lingerTime)
 		synctest.Wait()
 		if w.engine.last().running() {
-			t.Error("it runs on")
+			t.Error("the program is still running")
 		}
 	})
 }
@@ -423,7 +423,7 @@ func TestRestart(t *testing.T) {
 		synctest.Wait()
 		for _, p := range w.engine.started[:3] {
 			if p.running() {
-				t.Error("an old one runs on")
+				t.Error("an old program is still running")
 			}
 		}
 		w.wantState("one", Running)
@@ -436,7 +436,7 @@ func TestRestart(t *testing.T) {
 		}
 		synctest.Wait()
 		if !w.engine.started[3].running() || w.engine.last().running() {
-			t.Error("the sick one took over")
+			t.Error("the unhealthy program replaced the old one")
 		}
 		w.acquire("one").Release()
 		if n := w.apps.up.Load(); n != 1 {
@@ -509,7 +509,7 @@ func TestCloseEndsAll(t *testing.T) {
 		w.apps.close()
 		w.apps.down = make(chan struct{}) // the cleanup closes it once more
 		if old.running() {
-			t.Error("the one that drained runs on")
+			t.Error("the draining program is still running")
 		}
 		for _, p := range w.engine.started {
 			if p.running() {

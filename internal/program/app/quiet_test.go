@@ -23,7 +23,7 @@ func TestQuiet(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	if _, ok := a.Awake("one"); ok {
-		t.Error("a request gets the program although its site is quiet")
+		t.Error("a request got the program although its site is quiet")
 	}
 	short, done := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer done()
@@ -32,7 +32,7 @@ func TestQuiet(t *testing.T) {
 	}
 	select {
 	case <-quiet:
-		t.Fatal("it is quiet although a request is under way")
+		t.Fatal("Quiet returned although a request is in progress")
 	default:
 	}
 	waits := make(chan *endpoint.Endpoint, 1)
@@ -48,7 +48,7 @@ func TestQuiet(t *testing.T) {
 	a.Renew("site") // the files under it have changed
 	select {
 	case <-waits:
-		t.Error("a request gets the program before it may")
+		t.Error("a request got the program before the end of Quiet")
 	default:
 	}
 	goOn()

@@ -44,6 +44,6 @@ func TestRecentIsBounded(t *testing.T) {
 	}
 	r.end()
 	if r.add("more"); len(r.lines) != 0 {
-		t.Error("it is kept after the program was healthy")
+		t.Error("recent keeps a line although the program is healthy")
 	}
 }

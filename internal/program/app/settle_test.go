@@ -23,7 +23,7 @@ func TestSettingsActAtOnce(t *testing.T) {
 		w.acquire("one").Release()
 		look()
 		if w.apps.Status("one").NeedsRestart {
-			t.Error("it needs a restart from the beginning")
+			t.Error("the status says from the start that a restart is needed")
 		}
 
 		w.want.Sleep, w.want.MaxBody, w.want.FirstByte, w.want.Drain = 3*time.Second, 7, 8*time.Second, 9*time.Second
@@ -48,7 +48,7 @@ func TestSettingsActAtOnce(t *testing.T) {
 		w.known["site"] = row{"site", "one", "live", "third", 0, "", 0}
 		look()
 		if !w.apps.Status("one").NeedsRestart {
-			t.Error("other limits need no restart")
+			t.Error("the status says that other limits need no restart")
 		}
 		if err := w.apps.Restart(t.Context(), "one"); err != nil || w.apps.Status("one").NeedsRestart {
 			t.Errorf("after a restart: %v", err)
@@ -140,7 +140,7 @@ func TestRevisionActsAtOnce(t *testing.T) {
 		held.Release()
 		w.pass(time.Second)
 		if old.running() || !w.engine.last().running() {
-			t.Error("the old one runs, or the new one doesn't")
+			t.Error("the old program is running, or the new one is not")
 		}
 		look()
 		if n := w.engine.starts(); n != 2 {

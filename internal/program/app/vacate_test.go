@@ -77,7 +77,7 @@ func TestDisplaced(t *testing.T) {
 		}
 		displace()
 		if _, err := w.apps.Acquire(t.Context(), "one"); err == nil {
-			t.Error("one that no machine keeps is started without a pause")
+			t.Error("a program that no machine keeps is restarted without a delay")
 		}
 	})
 }

@@ -71,7 +71,7 @@ func TestLogsAreShared(t *testing.T) {
 	l.Owned("ben", "ben")
 	l.Add("ben", "one", Web, "stdout", "hello")
 	if len(l.waiting) != before+1 {
-		t.Error("another owner's line was dropped")
+		t.Error("a line of another owner was dropped")
 	}
 	l.Flush(t.Context())
 	if len(l.of) != 0 || l.held != (load{}) {

@@ -268,7 +268,7 @@ func TestConnections(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if c, err := a.Conn(short); err == nil {
-		t.Error("a third connection is there")
+		t.Error("a third connection was accepted")
 		c.Close()
 	}
 	other, err := w.connect(two).Conn(t.Context()) // other sites must not wait

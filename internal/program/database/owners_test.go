@@ -52,7 +52,7 @@ func TestOwnersApart(t *testing.T) {
 	var n int
 	ok(t, b.QueryRowContext(t.Context(), "SELECT GET_LOCK('everybody', 0)").Scan(&n))
 	if n != 1 {
-		t.Error("another owner's lock is in the way")
+		t.Error("another owner's lock blocks this one")
 	}
 
 	// When one owner's server ends, the other owner's must keep running.
@@ -97,7 +97,7 @@ func TestServerSleeps(t *testing.T) {
 	ok(t, a.Close())
 	done()
 	if !runs(w.server(anna)) {
-		t.Error("it sleeps while a program of the site runs")
+		t.Error("the server sleeps while a program of the site runs")
 	}
 	w.endSockets()
 	w.until("it sleeps", func() bool { return !runs(w.server(anna)) })
@@ -241,7 +241,7 @@ func TestLeaveSharedServer(t *testing.T) {
 	after, _, err := w.Env(t.Context(), two)
 	ok(t, err)
 	if before["DATABASE_URL"] != after["DATABASE_URL"] {
-		t.Error("programs must be started again")
+		t.Error("DATABASE_URL has changed, so programs would need a restart")
 	}
 	ok(t, w.db.Admin(t.Context(), "UPDATE database_scratch SET until = 0")) // as if a minute had passed
 	w.until("the old server is gone", func() bool {

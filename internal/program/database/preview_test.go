@@ -66,7 +66,7 @@ func TestPreviewDatabases(t *testing.T) {
 	empty, env := w.connectPreview(shop, "feature", false)
 	copied, other := w.connectPreview(shop, ":7", true)
 	if env["DB_DATABASE"] == own["DB_DATABASE"] || env["DB_PASSWORD"] == own["DB_PASSWORD"] || env["DB_DATABASE"] == other["DB_DATABASE"] {
-		t.Fatal("a preview has another's database")
+		t.Fatal("a preview shares the site's database or another preview's")
 	}
 	if again, _, err := w.PreviewEnv(t.Context(), shop, "feature", true); err != nil || again["DATABASE_URL"] != env["DATABASE_URL"] {
 		t.Errorf("asked for again it is another: %v %v", again, err)

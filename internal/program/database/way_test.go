@@ -87,7 +87,7 @@ func TestTransferRotatesPasswords(t *testing.T) {
 		return got.Status == database.Active
 	})
 	if err := held.QueryRowContext(t.Context(), "SELECT x FROM t").Scan(&n); err == nil {
-		t.Error("a connection of the sender's goes on")
+		t.Error("a connection of the previous owner still works")
 	}
 	if err := w.connect(other, old).PingContext(t.Context()); code(err) != 1045 {
 		t.Errorf("the sender's password: %v", err)

@@ -196,12 +196,12 @@ func TestHalfARequest(t *testing.T) {
 		Body:   io.MultiReader(strings.NewReader("half"), failing{}),
 	})
 	if err == nil {
-		t.Error("an answer to half a request")
+		t.Error("Do returned an answer to an incomplete request")
 	}
 	select {
 	case err := <-got:
 		if err == nil {
-			t.Error("the responder took half a request for whole")
+			t.Error("the responder took an incomplete request as complete")
 		}
 	case <-time.After(time.Minute):
 		t.Error("the responder still waits")

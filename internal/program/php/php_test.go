@@ -207,7 +207,7 @@ func TestAnswersAreKept(t *testing.T) {
 				select {
 				case <-written:
 				case <-time.After(30 * time.Second):
-					t.Fatal("PHP waits for a visitor who reads nothing")
+					t.Fatal("the answer is not taken from PHP until its visitor reads")
 				}
 			}
 			got, err := io.ReadAll(iotest.HalfReader(k))
@@ -237,7 +237,7 @@ func TestAnswersAreKept(t *testing.T) {
 		t.Errorf("%d MiB stay taken", held)
 	}
 	if _, err := k.Read(make([]byte, 1)); err == nil {
-		t.Error("an answer that was closed is read")
+		t.Error("a closed answer can be read")
 	}
 	// An incomplete answer must end with an error.
 	k = keep(io.NopCloser(io.MultiReader(strings.NewReader("half"), iotest.ErrReader(io.ErrUnexpectedEOF))), spool{who: who}, func() {})

@@ -131,7 +131,7 @@ func TestBrokenRules(t *testing.T) {
 	s := site(t, "", "index.php", "a.txt")
 	var err error
 	if s.Rules, err = htaccess.Compile([]htaccess.Folder{{Rewrites: true, Rules: []htaccess.Rule{{Pattern: "("}}}}); err == nil {
-		t.Fatal("it compiles")
+		t.Fatal("invalid rules were compiled")
 	}
 	r := httptest.NewRequest(http.MethodGet, "/a.txt", nil)
 	if s.Serve(httptest.NewRecorder(), r) {

@@ -102,7 +102,7 @@ func TestSitesMove(t *testing.T) {
 	exec(t, a, `UPDATE nodes SET state = 'draining' WHERE id = $1`, self.ID())
 	must(b.Take(t.Context(), "free", Nothing))
 	if err := b.Take(t.Context(), "stored", Nothing); err == nil {
-		t.Error("a node took what is stored on another one")
+		t.Error("a node took a site whose files are on another one")
 	}
 	mine, err := a.Mine(t.Context(), []id.Site{"free", "stored"})
 	must(err)

@@ -352,7 +352,7 @@ func TestForgetSite(t *testing.T) {
 	}
 	s.kill()
 	if err := r.ForgetSite(t.Context(), "site_ab"); err == nil {
-		t.Error("without a server all is forgotten")
+		t.Error("ForgetSite succeeded without a server")
 	}
 }
 
@@ -437,7 +437,7 @@ func TestTLS(t *testing.T) {
 		t.Errorf("an authority that nobody knows: %v", err)
 	}
 	if err := parsed(t, s.address("redis")).Check(t.Context()); err == nil {
-		t.Error("a server of TLS answers without")
+		t.Error("a TLS server was accepted without TLS")
 	}
 }
 
@@ -507,11 +507,11 @@ func TestOwnersShare(t *testing.T) {
 	r := &Redis{connected: map[id.Owner]int{}}
 	for range maxOwner {
 		if !r.enter("ada") {
-			t.Fatal("refused within the share")
+			t.Fatal("a connection within the limit was refused")
 		}
 	}
 	if r.enter("ada") || !r.enter("eve") {
-		t.Error("an owner has more than the share, or another one none")
+		t.Error("an owner has more connections than the limit, or another owner none")
 	}
 	r.leave("ada")
 	r.leave("eve")

@@ -173,7 +173,7 @@ func TestReach(t *testing.T) {
 		t.Errorf("got %q, %v", line, err)
 	}
 	if e.carried.Load() != 1 {
-		t.Error("it is not carried")
+		t.Error("the connection was not relayed")
 	}
 	c.Close()
 	wait.Until(t, "it is no longer carried", func() bool { return e.carried.Load() == 0 })
@@ -294,7 +294,7 @@ func TestStrangers(t *testing.T) {
 		c.Close()
 	}
 	if e.carried.Load() != 0 {
-		t.Error("a stranger is carried")
+		t.Error("a stranger's connection was relayed")
 	}
 }
 

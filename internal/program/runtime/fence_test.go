@@ -65,7 +65,7 @@ func TestStoredEndsWithTheLease(t *testing.T) {
 	}
 	select {
 	case <-plain.Done():
-		t.Error("what stores nothing has ended")
+		t.Error("a program without storage was ended")
 	default:
 	}
 	p := w.start(stores)
@@ -76,10 +76,10 @@ func TestStoredEndsWithTheLease(t *testing.T) {
 	ok(t, os.RemoveAll(w.c.Storage))
 	ok(t, os.Mkdir(w.c.Storage, 0o711))
 	if _, err := w.Start(t.Context(), stores); err == nil {
-		t.Error("it starts with an empty directory")
+		t.Error("a program was started with an empty directory")
 	}
 	if _, err := w.StorageFolders(stores.Site); err == nil {
-		t.Error("what is not mounted seems to be empty")
+		t.Error("StorageFolders reports no folders for a directory that is not mounted")
 	}
 	if left, err := os.ReadDir(w.c.Storage); err != nil || len(left) > 0 {
 		t.Errorf("the directory that isn't mounted has %v, %v", left, err)

@@ -239,14 +239,14 @@ echo @file_get_contents("content/uploads/new/note.txt"), @file_get_contents("cac
 	}
 	ok(t, w.ForgetPreview("site_places", "aa"))
 	if _, left := w.StorageDir("site_places-preview-aa"); left {
-		t.Error("the storage of a preview is left")
+		t.Error("the storage of a deleted preview still exists")
 	}
 	if sites, err := w.StorageSites(); !slices.Equal(sites, []id.Site{"site_places"}) || err != nil {
 		t.Errorf("sites with storage: %v %v", sites, err)
 	}
 	ok(t, w.ForgetStorage("site_places"))
 	if _, left := w.StorageDir("site_places-preview-bb"); left {
-		t.Error("the storage of previews is left")
+		t.Error("the storage of deleted previews still exists")
 	}
 	if folders, _ := w.StorageFolders("site_places"); len(folders) > 0 {
 		t.Errorf("forgotten storage: %v", folders)

@@ -171,7 +171,7 @@ func TestPHPWorkersAreShared(t *testing.T) {
 			t.Errorf("the log says %q", line)
 		}
 	case <-time.After(30 * time.Second):
-		t.Error("the log says nothing of requests that wait")
+		t.Error("the log does not say that requests wait")
 	}
 	here("while requests take long")
 	v.answers(other, "/?end=1")

@@ -74,11 +74,11 @@ func TestRedisBesidePHP(t *testing.T) {
 	}
 	w.ClearRedis("site_other")
 	if strings.Fields(epoch())[0] != strings.Fields(before)[0] {
-		t.Error("another site's cache was cleared with it")
+		t.Error("another site's Redis was cleared too")
 	}
 	w.ClearRedis(s.Site)
 	if strings.Fields(epoch())[0] == strings.Fields(before)[0] {
-		t.Error("the epoch is as before")
+		t.Error("the epoch has not changed")
 	}
 
 	memory := func() int64 {
@@ -184,7 +184,7 @@ func TestRedisClearedByCommands(t *testing.T) {
 			t.Errorf("the command of %s has changed %s", s.Site, site)
 		}
 	default: // reported before the end is visible
-		t.Error("nobody heard that a command has ended")
+		t.Error("the end of a command was not reported")
 	}
 	anew := s
 	anew.ID = "cleared-anew"
@@ -199,7 +199,7 @@ func TestRedisClearedByCommands(t *testing.T) {
 			}
 		default:
 			if i == 0 {
-				t.Error("nobody heard that another program has taken the place of one")
+				t.Error("the replacement of a program was not reported")
 			}
 		}
 	}
@@ -271,7 +271,7 @@ func TestEpochOnFullDisk(t *testing.T) {
 	}
 	ok(t, os.Remove(name))
 	if err := BumpEpoch(name, false); err == nil {
-		t.Error("an epoch that was not changed is not told")
+		t.Error("BumpEpoch returned no error although it could not change the epoch")
 	}
 }
 
@@ -281,7 +281,7 @@ func TestRedisMissing(t *testing.T) {
 	w := phpWorld(t)
 	w.c.Redis = "/usr/bin/missing-redis"
 	if _, why := RedisServer(w.c.Redis); why == "" {
-		t.Error("a program that is not there is taken")
+		t.Error("a missing redis-server was accepted")
 	}
 	s := w.phpSpec("none", map[string]string{"index.php": `<?php echo getenv("SLIPWAY_REDIS") === false ? "none" : "some";`})
 	s.Redis = true

@@ -68,6 +68,6 @@ func TestView(t *testing.T) {
 	}
 	s.Files, s.Bundle = nil, "0000"
 	if _, err := OpenView(t.Context(), w.c.Bundles, s); err == nil {
-		t.Error("a bundle that is not there is opened")
+		t.Error("OpenView opened a missing bundle")
 	}
 }

@@ -28,7 +28,7 @@ func TestVolume(t *testing.T) {
 	}
 	own := New(Config{Dir: dir})
 	if own.Shared() || own.Verify() != nil || own.Check() != nil {
-		t.Error("a node's own directory is not taken")
+		t.Error("a node's own directory was refused")
 	}
 	v := New(Config{Dir: dir, Mark: "one", Every: time.Millisecond, Patience: 50 * time.Millisecond})
 	says := func(want string) bool {

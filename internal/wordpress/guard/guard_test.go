@@ -65,7 +65,7 @@ func TestCachedPage(t *testing.T) {
 	fill(cache, r, "<html>"+strings.Repeat("<p>some words of a post</p>", 100))
 	of, answer := w.Page("site", r.Host, "/post/")
 	if of == nil {
-		t.Fatal("the page is not found")
+		t.Fatal("the page was not found")
 	}
 	p, how := cache.Lookup("site", r)
 	rec := httptest.NewRecorder()
@@ -90,15 +90,15 @@ func TestCachedPage(t *testing.T) {
 	rules, _ := (&release.Tree{}).WithRules(map[string]string{"_redirects": "/post/ /other/ 301"})
 	w.known.Store("site", Served{Site: "site", Rules: rules})
 	if of, _ := w.Page("site", r.Host, "/post/"); of != nil {
-		t.Error("a page is given without looking at the site's rules")
+		t.Error("Page returned a page without checking the site's rules")
 	}
 	w.known.Store("site", Served{Site: "site"})
 	cache.Purge("site", "/post/")
 	if of, _ := w.Page("site", r.Host, "/post/"); of != nil {
-		t.Error("a stale page is given")
+		t.Error("Page returned a stale page")
 	}
 	if p, _ := cache.Lookup("site", r); p != nil {
-		t.Error("nobody is to make a new one")
+		t.Error("Lookup returned a stale page")
 	}
 }
 
@@ -139,7 +139,7 @@ func TestFilesOfPrograms(t *testing.T) {
 	// All other requests go through the guard.
 	e, ok := w.Awake("dep_1")
 	if !ok || e.Upstream != nil {
-		t.Fatal("requests pass the guard by")
+		t.Fatal("requests bypass the guard")
 	}
 	rec := httptest.NewRecorder()
 	if !e.Serve(rec, request("/wp-config.php")) || rec.Code != http.StatusNotFound {
@@ -147,7 +147,7 @@ func TestFilesOfPrograms(t *testing.T) {
 	}
 	e.Release()
 	if _, ok := w.Awake("dep_3"); ok {
-		t.Error("nobody knows what the deployment is")
+		t.Error("Awake returned an endpoint of an unknown deployment")
 	}
 }
 
@@ -258,7 +258,7 @@ func TestThrottle(t *testing.T) {
 		"/wp-login.php",
 		"198.51.100.1:1",
 	) || !post("other", "/wp-login.php", "203.0.113.1:1") || !post("site", "/wp-comments-post.php", "203.0.113.1:1") {
-		t.Error("others are refused with it")
+		t.Error("an attempt from another address, at another site or at another form was refused")
 	}
 	for i := range 2 * remoteMore * loginsOfVisitor {
 		if let := post("site", "/xmlrpc.php/x", "203.0.113.1:1"); let != (i < remoteMore*loginsOfVisitor) {
@@ -395,7 +395,7 @@ func TestLoginsOfMany(t *testing.T) {
 		t.Errorf("%d tries of a name from many addresses", let)
 	}
 	if !post(201, "log=ben&pwd=x", form, "", "") {
-		t.Error("another member is kept out")
+		t.Error("another member is refused")
 	}
 	if post(202, "log=ada&pwd=right", form, cookie(time.Now().Add(-time.Hour), "ada"), "") || post(203, "log=ada&pwd=right", form,
 		strings.Replace(known, "-", "-0", 1), "") || post(204, "log=ada&pwd=right", form, cookie(time.Now().Add(time.Hour), "ben"), "") {
@@ -407,7 +407,7 @@ func TestLoginsOfMany(t *testing.T) {
 		}
 	}
 	if post(206, "log=ada&pwd=right", form, known, "") {
-		t.Error("a known device tries passwords without end")
+		t.Error("a known device has unlimited attempts")
 	}
 
 	// Forms that can't be parsed have their own limit.
@@ -432,7 +432,7 @@ func TestLoginsOfMany(t *testing.T) {
 		}
 	}
 	if post(501, "log=ada&action=login", form, "", "?action=postpass") {
-		t.Error("a login counts as a protected post's")
+		t.Error("a login counts as an attempt at a protected post")
 	}
 }
 

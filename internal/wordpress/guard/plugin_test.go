@@ -88,7 +88,7 @@ func TestDeviceOfWordPress(t *testing.T) {
 	}
 	if now := time.Now().AddDate(1, 0, 0); knows(key, got[1], nameDigest(key, "ada"), now) || knows(Device([]byte("other")), got[1], nameDigest(key, "ada"),
 		time.Now()) {
-		t.Error("it is known for ever, or at another site")
+		t.Error("a device is still known after the time, or at another site")
 	}
 }
 
@@ -151,7 +151,7 @@ func TestLoopback(t *testing.T) {
 	says := got["https://blog.test/?p=1"]
 	if own.Vouches(says, now.Add(2*time.Minute)) || own.Vouches(says, now.Add(-2*time.Minute)) || own.Vouches(own.Own, now) ||
 		(Served{Site: "other", Own: Mark([]byte("other"))}).Vouches(says, now) || (Served{}).Vouches(says, now) {
-		t.Error("it holds for ever, or for other sites")
+		t.Error("a mark is still valid after its time, or at another site")
 	}
 }
 

@@ -42,7 +42,7 @@ func TestCacheIsNoStampede(t *testing.T) {
 	t.Parallel()
 	c := New("")
 	if p, _ := c.Lookup("site", request("/")); p != nil {
-		t.Fatal("a page that nobody made")
+		t.Fatal("Lookup returned a page although none was stored")
 	}
 	fill(c, request("/"), "old")
 	fill(c, request("/other"), "other")
@@ -233,7 +233,7 @@ func TestCacheCountsFields(t *testing.T) {
 	}
 	fill(c, request("/other"), "page", "X-Long", strings.Repeat("x", 60<<10))
 	if p, _ := c.Lookup("site", request("/other")); p != nil {
-		t.Error("a page with 60 KiB of fields is kept")
+		t.Error("a page with 60 KiB of header fields was stored")
 	}
 }
 
@@ -258,7 +258,7 @@ func TestCacheKeys(t *testing.T) {
 	}
 	r := request("/")
 	if r.ContentLength = 3; c.keyOf("site", r) != "" {
-		t.Error("a request with a body is a page's")
+		t.Error("a request with a body has a cache key")
 	}
 }
 

@@ -81,7 +81,7 @@ func TestScheduledEvent(t *testing.T) {
 		now.Add(time.Minute),
 		now,
 	) || c.note("site", now.Add(time.Hour), now) || !c.note("site", now.Add(time.Second), now) {
-		t.Error("what is known already is news")
+		t.Error("note takes a known or later time for news, or an earlier one not")
 	}
 	if !c.note("site", now.Add(time.Hour), now.Add(2*time.Second)) {
 		t.Error("what comes after an event that has been is no news")

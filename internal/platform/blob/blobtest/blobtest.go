@@ -247,7 +247,7 @@ func concurrent(t *testing.T, b blob.Backend) {
 				t.Error(err)
 			}
 			if got := get(t, b, name); got != string(body) {
-				t.Error("read something else than was put")
+				t.Error("the content read differs from the one that was put")
 			}
 		})
 	}

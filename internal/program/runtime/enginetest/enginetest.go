@@ -195,7 +195,7 @@ func answers(w *world) {
 		}
 	}
 	if got := w.ask(p, "write", runtime.AppDir+"/data/file"); got == "written" {
-		w.t.Error("it changed what it runs from")
+		w.t.Error("the program changed its own files")
 	}
 	if got := w.ask(p, "write", "/tmp/x"); got != "written" {
 		w.t.Errorf("writing to /tmp: %s", got)
@@ -211,7 +211,7 @@ func answers(w *world) {
 		w.t.Errorf("it said\n%s", got)
 	}
 	if _, err := p.Dial(w.t.Context()); err == nil {
-		w.t.Error("it was dialed after its end")
+		w.t.Error("Dial succeeded after the program's end")
 	}
 	p.Stop(0) // a second Stop must do nothing
 }
@@ -222,7 +222,7 @@ func ignoresStop(w *world) {
 	p.Stop(50 * time.Millisecond)
 	w.ended(p)
 	if _, err := p.Dial(w.t.Context()); err == nil {
-		w.t.Error("it was dialed after its end")
+		w.t.Error("Dial succeeded after the program's end")
 	}
 }
 
@@ -298,7 +298,7 @@ func listens(w *world) {
 	p := w.start(s)
 	if c, err := p.Dial(w.t.Context()); err == nil {
 		c.Close()
-		w.t.Error("it was dialed before it listens")
+		w.t.Error("Dial succeeded before the program listened")
 	} else if !errors.Is(err, runtime.ErrNotListening) {
 		w.t.Errorf("before it listens: %v", err)
 	}
@@ -367,7 +367,7 @@ func overlays(w *world) {
 		w.t.Errorf("opened as %q, %v", text, err)
 	}
 	if _, _, err := p.Open("../../etc/passwd"); err == nil {
-		w.t.Error("a path led outside")
+		w.t.Error("a path outside the folder was opened")
 	}
 }
 
@@ -383,7 +383,7 @@ func startContext(w *world) {
 		w.t.Errorf("after the end of its start's context it answers %q", got)
 	}
 	if _, err := w.Engine.Start(ctx, w.spec("never")); err == nil {
-		w.t.Error("a start whose context has ended started something")
+		w.t.Error("Start succeeded with a canceled context")
 	}
 }
 
