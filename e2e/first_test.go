@@ -104,7 +104,7 @@ func TestTryLeavesOtherInstallations(t *testing.T) {
 	}
 	out, err := tryCommand(dir, append(os.Environ(), "SLIPWAY_LISTEN=127.0.0.1:0", "SLIPWAY_EDGE_HTTP=127.0.0.1:0", "SLIPWAY_EDGE_HTTPS=127.0.0.1:0")).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "slipway try didn't make") {
-		t.Errorf("it ended with %v and said %s", err, out)
+		t.Errorf("the command ended with %v and the output %s", err, out)
 	}
 	users := exec.Command(binary, "user", "list", "--data-dir", "slipway-data")
 	users.Dir = dir
@@ -128,10 +128,10 @@ func TestFirstMinutesPortTaken(t *testing.T) {
 	)
 	out, err := cmd.CombinedOutput()
 	if err == nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), l.Addr().String()) {
-		t.Errorf("it ended with %v and said %q; want one line with the address", err, out)
+		t.Errorf("the command ended with %v and the output %q; want one line with the address", err, out)
 	}
 	if made, _ := os.ReadDir(dir); len(made) > 0 {
-		t.Errorf("it made %v", made)
+		t.Errorf("the command created %v", made)
 	}
 }
 

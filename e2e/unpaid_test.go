@@ -139,7 +139,7 @@ func TestUnpaidAccount(t *testing.T) {
 	}))
 	mails("ada", "Your sites were deleted", 1)
 	if l := sites("eve"); len(l.Data) != 1 || l.Data[0].Status != "active" {
-		t.Errorf("who paid has %+v", l)
+		t.Errorf("a user who has paid has the sites %+v", l)
 	}
 	check(w.Call(ctx, keys["ada"], "POST", "/backups/"+verified().ID+"/restore", map[string]any{"newSite": map[string]any{"name": "again"}}, nil))
 	check(world.Until(ctx, 50*time.Millisecond, func() (bool, error) {

@@ -192,7 +192,7 @@ func TestOperatorsRoots(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(filepath.Join(x.Output, "roots")); err != nil || string(got) != "the operator's" {
-		t.Errorf("it trusts %q, %v", got, err)
+		t.Errorf("the program has the authorities %q, %v", got, err)
 	}
 }
 

@@ -230,7 +230,7 @@ func arguments(p *core.PodTemplateSpec) []string { return p.Spec.Containers[0].A
 func TestReusedValues(t *testing.T) {
 	for _, a := range arguments(pods(must(t, "programs: {firstUID: null}"))["slipway-worker"]) {
 		if strings.HasPrefix(a, "--kubernetes-first-uid") {
-			t.Errorf("it gets %s", a)
+			t.Errorf("the worker has the argument %s", a)
 		}
 	}
 }

@@ -425,7 +425,7 @@ func TestAPIServerAway(t *testing.T) {
 	}
 	select {
 	case err := <-started:
-		t.Fatalf("it started, or gave up: %v", err)
+		t.Fatalf("the start ended while the API server was away: %v", err)
 	case <-p.Done():
 		t.Fatalf("what ran has ended: %+v", p.Exit())
 	default:
@@ -435,11 +435,11 @@ func TestAPIServerAway(t *testing.T) {
 		t.Errorf("when it was back: %v", err)
 	}
 	if n := strings.Count(said(), awayLine); n != 1 {
-		t.Errorf("it was said %d times", n)
+		t.Errorf("the log has the line %d times", n)
 	}
 	p.Stop(0)
 	if x := p.Exit(); x.Reason != "ended by signal SIGTERM" {
-		t.Errorf("it ended as %+v", x)
+		t.Errorf("the program ended as %+v", x)
 	}
 }
 
@@ -573,7 +573,7 @@ func TestAPIServerOrphans(t *testing.T) {
 	until(t, "the orphan is gone", func() bool { return w.objects() == 2 })
 	select {
 	case <-p.Done():
-		t.Errorf("one of a process that is there ended as %+v", p.Exit())
+		t.Errorf("a program whose process still exists ended as %+v", p.Exit())
 	default:
 	}
 	leases, err := w.client.CoordinationV1().Leases(w.namespace).List(t.Context(), meta.ListOptions{})
@@ -664,7 +664,7 @@ func TestAPIServerWaitsForWriter(t *testing.T) {
 	until(t, "the old one is to end, the new one waits", func() bool { ending, waiting := state(); return ending == 1 && waiting == 1 })
 	select {
 	case err := <-started:
-		t.Fatalf("it did not wait: %v", err)
+		t.Fatalf("the start did not wait: %v", err)
 	default:
 	}
 	w.mu.Lock()

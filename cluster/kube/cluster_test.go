@@ -248,7 +248,7 @@ func TestObjects(t *testing.T) {
 	}
 	p.Stop(patience)
 	if e := p.Exit(); e.Reason != "ended by signal SIGTERM" {
-		t.Errorf("it ended as %+v", e)
+		t.Errorf("the program ended as %+v", e)
 	}
 	empty := func() bool {
 		pods, err := c.client.CoreV1().Pods("objects").List(t.Context(), meta.ListOptions{})
@@ -269,7 +269,7 @@ func TestObjects(t *testing.T) {
 	}
 	until(t, "what an earlier process left is removed", empty)
 	if e := p.Exit(); e.Code == 0 {
-		t.Errorf("it ended as %+v", e)
+		t.Errorf("the program ended as %+v", e)
 	}
 }
 
@@ -299,7 +299,7 @@ func TestWays(t *testing.T) {
 	s, said := c.spec("led", reads)
 	s.Database, s.Mail, s.RedisServer = true, true, true
 	if e, err := runtime.Run(t.Context(), c, s); err != nil || e.Code != 0 {
-		t.Errorf("it ended as %+v, %v, and said\n%s", e, err, said())
+		t.Errorf("the program ended as %+v, %v, with the output\n%s", e, err, said())
 	}
 	want := `stdout /run/mysqld/mysqld.sock: databases of site_led and back
 stdout /run/slipway/redis.sock: Redis of site_led and back
@@ -307,14 +307,14 @@ stdout 33306: databases of site_led and back
 stdout 2525: mail of site_led and back
 stdout 36379: Redis of site_led and back`
 	if said() != want {
-		t.Errorf("it heard\n%s", said())
+		t.Errorf("the output is\n%s", said())
 	}
 	if ways.done.Load() != 1 || ways.changed.Load() != 1 {
 		t.Errorf("its databases were given back %d times, their change was told %d times", ways.done.Load(), ways.changed.Load())
 	}
 	s, said = c.spec("alone", reads)
 	if e, err := runtime.Run(t.Context(), c, s); err != nil || e.Code != 0 || strings.Contains(said(), "and back") {
-		t.Errorf("it ended as %+v, %v, and said\n%s", e, err, said())
+		t.Errorf("the program ended as %+v, %v, with the output\n%s", e, err, said())
 	}
 }
 
@@ -363,7 +363,7 @@ func TestReach(t *testing.T) {
 		}
 		e, err := runtime.Run(t.Context(), c, s)
 		if err != nil || e.Code != 0 || strings.TrimSpace(said()) != strings.TrimSpace("stdout heard "+want) {
-			t.Errorf("%s: it ended as %+v, %v, and said %q", name, e, err, said())
+			t.Errorf("%s: the program ended as %+v, %v, with the output %q", name, e, err, said())
 		}
 	}
 }
@@ -416,6 +416,6 @@ func TestPacksAreSigned(t *testing.T) {
 		t.Errorf("an expired one: %d", got)
 	}
 	if got := get(c.packs.sign(c.bundle(map[string]string{"b": "2"}), time.Now().Add(time.Minute))); got != http.StatusForbidden {
-		t.Errorf("one of another bundle: %d", got)
+		t.Errorf("a signature for another bundle gives %d", got)
 	}
 }

@@ -53,7 +53,7 @@ func TestAPIServerEvicts(t *testing.T) {
 		}
 	})
 	if c, err := p.Dial(t.Context()); err != nil {
-		t.Errorf("it does not answer any more: %v", err)
+		t.Errorf("the leaving program does not accept connections: %v", err)
 	} else {
 		c.Close()
 	}
@@ -65,7 +65,7 @@ func TestAPIServerEvicts(t *testing.T) {
 		t.Error("the pod has no controller: kubectl drain refuses to evict it")
 	}
 	if n := strings.Count(said(), leavesLine); n != 1 {
-		t.Errorf("it said\n%s", said())
+		t.Errorf("the log does not say once that the program leaves:\n%s", said())
 	}
 	w.mu.Lock()
 	w.stubborn = false
@@ -79,7 +79,7 @@ func TestAPIServerEvicts(t *testing.T) {
 	}
 	running.Stop(0)
 	if strings.Contains(said(), leavesLine) {
-		t.Errorf("what was stopped said\n%s", said())
+		t.Errorf("the log of a stopped program says that it leaves:\n%s", said())
 	}
 }
 
@@ -141,7 +141,7 @@ func TestAPIServerLostNode(t *testing.T) {
 		t.Errorf("the connection to it ended with %v", err)
 	}
 	if x := p.Exit(); x.Reason != "its node does not answer" || !strings.Contains(said(), lostLine) {
-		t.Errorf("it ended as %+v, and said\n%s", x, said())
+		t.Errorf("the program ended as %+v, with the output\n%s", x, said())
 	}
 	s, _ = w.spec("next")
 	if running, err = e.Start(t.Context(), s); err != nil {
@@ -209,7 +209,7 @@ func TestAPIServerUnfetched(t *testing.T) {
 	}
 	select {
 	case <-running.Done():
-		t.Errorf("it ended as %+v", running.Exit())
+		t.Errorf("the program ended as %+v", running.Exit())
 	default:
 	}
 	running.Stop(0)
@@ -251,7 +251,7 @@ func TestAPIServerEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if x := running.Exit(); x.Code == 0 || x.Reason != want {
-			t.Errorf("it ended as %+v, want %q", x, want)
+			t.Errorf("the program ended as %+v, want %q", x, want)
 		}
 		if running, err = e.Start(t.Context(), s); err != nil {
 			t.Fatal(err)

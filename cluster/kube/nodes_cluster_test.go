@@ -319,6 +319,6 @@ func TestNodes(t *testing.T) {
 		t.Log(x)
 	}
 	if again > time.Minute {
-		t.Errorf("it took %v", again)
+		t.Errorf("the site answered again only after %v", again)
 	}
 }

@@ -68,7 +68,7 @@ func TestAPIServerWordPress(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(d.Ways) != 4 || !d.Cache || d.FPM == "" || d.Argv[0] != "/usr/sbin/php-fpm8.4" || d.Trees[1].Stage == "" || d.Trees[3].Stage != "" {
-		t.Errorf("it is described as %+v", d)
+		t.Errorf("the pod is described as %+v", d)
 	}
 	policy, err := w.client.NetworkingV1().NetworkPolicies(w.namespace).Get(t.Context(), name, meta.GetOptions{})
 	if err != nil || len(policy.Spec.Egress[0].Ports) != 2 || policy.Spec.PodSelector.MatchLabels[labelPorts] != made.Labels[labelPorts] {

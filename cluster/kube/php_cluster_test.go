@@ -95,7 +95,7 @@ func TestPHP(t *testing.T) {
 	t.Logf("a request takes %v, one to a database %v", time.Since(began)/times, measure(ask, "/database.php", times))
 	p.Stop(patience)
 	if e := p.Exit(); e.Code != 0 {
-		t.Errorf("it ended as %+v", e)
+		t.Errorf("PHP ended as %+v", e)
 	}
 	if f, _, err := p.Open("up/photo.txt"); err == nil {
 		f.Close()

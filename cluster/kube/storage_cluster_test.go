@@ -196,7 +196,7 @@ func TestStorage(t *testing.T) {
 	}
 	until(t, "it says that storage is read-only", func() bool { return strings.Contains(said(), "Storage is full and read-only: ") })
 	if got := c.ask(p, "read"); got != "hellomore" {
-		t.Errorf("it reads %q", got)
+		t.Errorf("the program reads %q", got)
 	}
 	preview, _ := c.storing("preview", "site_stores")
 	preview.Preview = "pull7"
@@ -313,7 +313,7 @@ func TestNoTwoWriters(t *testing.T) {
 	s.ID = "run_second"
 	q := c.begin(other, s)
 	if got := c.ask(q, "read"); got != "1" {
-		t.Errorf("it reads %q", got)
+		t.Errorf("the program reads %q", got)
 	}
 	pods, err := c.client.CoreV1().Pods("writers").List(t.Context(), meta.ListOptions{})
 	if err != nil || len(pods.Items) != 1 {

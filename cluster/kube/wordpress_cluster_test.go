@@ -126,7 +126,7 @@ func TestWordPress(t *testing.T) {
 	before := p
 	before.Stop(patience)
 	if e := before.Exit(); e.Code != 0 {
-		t.Errorf("it ended as %+v", e)
+		t.Errorf("the program ended as %+v", e)
 	}
 	s.ID = "run_shop_again"
 	if p, err = c.Start(t.Context(), s); err != nil {
@@ -138,6 +138,6 @@ func TestWordPress(t *testing.T) {
 	}
 	stored, err := c.StorageSize(t.Context(), s.Site)
 	if err != nil || stored == 0 || stored >= large {
-		t.Errorf("it stores %d bytes, %v", stored, err)
+		t.Errorf("the storage has %d bytes, %v", stored, err)
 	}
 }

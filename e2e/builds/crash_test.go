@@ -46,7 +46,7 @@ func TestKilledInEveryStage(t *testing.T) {
 		}
 		t.Logf("%s: ready again after %.1f s", stage, time.Since(at).Seconds())
 		if d.ended() {
-			t.Errorf("%s: it had ended before the kill", stage)
+			t.Errorf("%s: the deployment had ended before the kill", stage)
 		}
 		t.Logf("%s: %s", stage, times(h.built(s, id)))
 		h.shows(s.URL, "whole")
@@ -64,7 +64,7 @@ func TestKilledInEveryStage(t *testing.T) {
 	}
 	h.cancel(s, id)
 	if d := h.wait(s, id); d.Status != "canceled" {
-		t.Errorf("it is %s", d.Status)
+		t.Errorf("the deployment is %s", d.Status)
 	}
 	h.until(patience, "end of all processes", func() bool { return len(processes("sleep\x00863995")) == 0 })
 	h.clean("canceled while nobody ran")
@@ -92,7 +92,7 @@ func TestStoppedByAnOOMKill(t *testing.T) {
 	}
 	h.failed(s, id, "out of memory")
 	if n := strings.Count(h.log(s, id), "info  $ node hungry.cjs"); n != 1 { // another time as an error, in the excerpt
-		t.Errorf("it was built %d times:\n%s", n, h.log(s, id))
+		t.Errorf("the project was built %d times:\n%s", n, h.log(s, id))
 	}
 	h.nothingLeft(s)
 }

@@ -78,7 +78,7 @@ func TestNetwork(t *testing.T) {
 					}
 				}
 				if !strings.HasPrefix(got["node"]+".", "v"+version+".") {
-					t.Errorf("it ran on Node %s", got["node"])
+					t.Errorf("the build ran on Node %s", got["node"])
 				}
 			})
 		}

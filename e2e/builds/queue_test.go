@@ -106,7 +106,7 @@ func TestQueue(t *testing.T) {
 	// A second deployment of a site waits until the first has ended.
 	behind := h.deploy(first, nil)
 	if d := h.get(first, behind); d.Status != "pending" || d.Queue == nil || d.Queue.Reason != "site_busy" {
-		t.Errorf("one of a busy site is %s, %+v", d.Status, d.Queue)
+		t.Errorf("a deployment of a busy site is %s, %+v", d.Status, d.Queue)
 	}
 
 	// Cancel the waiting and the running deployment, which frees the slot for the others.
@@ -238,7 +238,7 @@ func TestCancelInEveryStage(t *testing.T) {
 			id = h.deploy(s, nil)
 		}
 		if d.Status != "canceled" {
-			t.Errorf("%s: it is %s: %s\n%s", stage, d.Status, d.Error, h.log(s, id))
+			t.Errorf("%s: the deployment is %s: %s\n%s", stage, d.Status, d.Error, h.log(s, id))
 		}
 	}
 	// A canceled deployment can be deployed again.

@@ -139,7 +139,7 @@ func TestHostileZones(t *testing.T) {
 			at := time.Now()
 			d := h.verify(h.ann, h.add(h.ann, blog, name))
 			if took := time.Since(at); took > time.Minute {
-				t.Errorf("it took %v", took)
+				t.Errorf("the check took %v", took)
 			}
 			if d.Status != "pending" || !strings.Contains(text(d.Verification[0].Reason), want) {
 				t.Errorf("%s, %q", d.Status, text(d.Verification[0].Reason))

@@ -55,7 +55,7 @@ func TestWildcardsAndStrangers(t *testing.T) {
 		said,
 		challenge.Name,
 	) || !strings.Contains(said, challenge.Value) || d.SSLStatus != "pending" {
-		t.Errorf("it isn't said what is missing: %s, %q", d.SSLStatus, said)
+		t.Errorf("the error does not name the missing record: %s, %q", d.SSLStatus, said)
 	}
 	if _, err := h.shake("any.shop.test"); err == nil {
 		t.Error("a handshake without a certificate succeeded")

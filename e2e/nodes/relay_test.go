@@ -467,10 +467,10 @@ func TestAnyNodeAnswersForPHP(t *testing.T) {
 			t.Fatalf("before it is stored: %d %.100q", status, text)
 		}
 		if status, text := i.visit(w, "php", fmt.Sprintf("/store.php?n=%d", n)); status != http.StatusOK || text != "6" {
-			t.Fatalf("it is not stored: %d %.100q", status, text)
+			t.Fatalf("the file is not stored: %d %.100q", status, text)
 		}
 		if status, text := i.visit(reads, "php", file); status != http.StatusOK || text != "stored" {
-			t.Errorf("what was stored through one node is %d %.100q at the other", status, text)
+			t.Errorf("a file stored through one node gives %d %.100q at the other", status, text)
 		}
 	}
 	for _, w := range []*world.World{other, home} {

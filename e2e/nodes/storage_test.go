@@ -162,7 +162,7 @@ func TestStorageOfAllNodes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := other.Start(ctx); err == nil || !strings.Contains(err.Error(), "taken this node off the list") {
-		t.Errorf("it returns all the same: %v", err)
+		t.Errorf("a forgotten node started: %v", err)
 	}
 	if out, err := home.CLI("", "node", "forget", i.id(home)); err == nil {
 		t.Errorf("a node that runs is forgotten: %s", out)

@@ -67,7 +67,7 @@ func TestBesideTheProgram(t *testing.T) {
 		return d.Status == "failed", err
 	})
 	if !strings.Contains(d.Error, "The release command failed: exit code 4") || !strings.Contains(s.log(bad), "cannot") {
-		t.Errorf("it failed with %q", d.Error)
+		t.Errorf("the deployment failed with %q", d.Error)
 	}
 	if text, err := s.visit("GET", "/", ""); err != nil || text != "two got 0" {
 		t.Errorf("after it: %q, %v", text, err)

@@ -85,7 +85,7 @@ func (s appSite) reads() {
 		return strings.HasSuffix(text, "/d")
 	})
 	if want := "visit of /a\nvisit of /b\nvisit of /c\nvisit of /bad\nvisit of /d\n"; heard != want {
-		s.t.Errorf("who followed heard %q, want %q", heard, want)
+		s.t.Errorf("the followed log has %q, want %q", heard, want)
 	}
 	for query, want := range map[string]string{
 		"tail=1":                     "/d",

@@ -312,7 +312,7 @@ func TestStoppedDuringAStart(t *testing.T) {
 		}
 		err := h.Call(t.Context(), h.key, "GET", "/deployments/"+out.DeploymentID, nil, &d)
 		if d.Status == "failed" || d.Status == "success" {
-			t.Fatalf("it has ended: %+v", d)
+			t.Fatalf("the deployment has ended: %+v", d)
 		}
 		for _, s := range d.Stages {
 			if s.Name == "start" && s.Status == "running" {

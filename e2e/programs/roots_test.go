@@ -48,7 +48,7 @@ func TestPHPFromRoot(t *testing.T) {
 	h.site("second", site("two"))
 	t.Logf("the second site took %s", time.Since(begun))
 	if log := s.log(h.last()); strings.Contains(log, "Installing PHP") {
-		t.Errorf("it is installed again:\n%s", log)
+		t.Errorf("PHP was installed again:\n%s", log)
 	}
 	h.answers("GET", "/version.php", "", 200, "8.4.")
 }

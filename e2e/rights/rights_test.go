@@ -317,7 +317,7 @@ func (h *holder) compare(t *testing.T, ctx context.Context, want Outcome) {
 		return
 	}
 	if ok, said := h.works(); ok != stays {
-		t.Errorf("it changed once more: %s; the table says that it %s", said, want)
+		t.Errorf("the right changed later: %s; the table says that it %s", said, want)
 	}
 }
 

@@ -74,7 +74,7 @@ func (h *installation) commands(s siteBody, titled func(string)) {
 		t.Errorf("its file belongs to %d, wp-content to %d", made, of)
 	}
 	if out, _ := h.wp(s, "sees "+h.Data, "success"); out != "[false,false,false]" {
-		t.Errorf("it sees the installation, may write to the core or has a Redis: %s", out)
+		t.Errorf("a command sees the data directory, may write to the core or has a Redis: %s", out)
 	}
 	if _, result := h.wp(s, "nonsense", "failed"); result["exitCode"] != 3.0 {
 		t.Errorf("a command that fails: %v", result)

@@ -127,7 +127,7 @@ func (h *installation) killedWhileCopied(from, to siteBody) {
 	left, err := filepath.Glob(filepath.Join(h.Storage(), to.ID, ".*"))
 	ok(t, err)
 	if len(left) > 0 {
-		t.Errorf("what is left of it: %q", left)
+		t.Errorf("the copy left behind %q", left)
 	}
 	if owner, _ := h.login(to); owner != nil {
 		if status, _, _ := owner.get("/wp-admin/"); status != 200 {

@@ -184,7 +184,7 @@ func (h *installation) changesUsers(s siteBody) {
 		t.Errorf("a reset without a mail server: %s", op.Error)
 	}
 	if op := change("failed", "PATCH", "/999", map[string]any{"role": "author"}); !strings.Contains(op.Error, "does not exist any more") {
-		t.Errorf("nobody: %s", op.Error)
+		t.Errorf("an unknown user: %s", op.Error)
 	}
 }
 

@@ -146,7 +146,7 @@ func (h *installation) network(s siteBody) {
 		}
 	}
 	if got := h.ask(s, "https"); !strings.HasPrefix(got, "[true,\"https:") {
-		t.Errorf("it knows of HTTPS: %s", got)
+		t.Errorf("WordPress does not know that it uses HTTPS: %s", got)
 	}
 	if got := h.ask(s, "mail"); got != "false" {
 		t.Errorf("a mail without a server: %s", got)
@@ -202,7 +202,7 @@ func (h *installation) network(s siteBody) {
 	}
 	h.call("GET", "/sites/"+s.ID+"/wordpress", nil, &info)
 	if info.DiskBytes < 100_000 || info.AutoUpdate != "off" {
-		t.Errorf("it says of itself %+v", info)
+		t.Errorf("the API describes the site as %+v", info)
 	}
 	var users, crons struct{ Data []map[string]any }
 	h.call("GET", "/sites/"+s.ID+"/wordpress/users", nil, &users)

@@ -109,7 +109,7 @@ func (h *installation) updates(s siteBody) {
 	h.offer("6.1.91")
 	op = h.ended(h.update(s, map[string]any{"plugins": "all", "core": true}), "success")
 	if list, _ := op.Result["updated"].([]any); len(list) != 2 {
-		t.Errorf("it updated %v", op.Result)
+		t.Errorf("the update changed %v", op.Result)
 	}
 	is("2.2")
 	if version, _ := h.versions(s); version != "6.1.91" {
@@ -158,7 +158,7 @@ func (h *installation) updatesItself(s siteBody) {
 	})
 	h.ended(op.ID, "success")
 	if core, plugins := h.versions(s); core != "6.1.92" || plugins["gadget"] != "2.2.1" || plugins["other"] != "1.0" {
-		t.Errorf("it has updated itself to %s, %v", core, plugins)
+		t.Errorf("the automatic update led to %s, %v", core, plugins)
 	}
 	h.call("PATCH", "/sites/"+s.ID+"/wordpress", map[string]any{"autoUpdate": "off"}, nil)
 }
@@ -231,7 +231,7 @@ func (h *installation) replaces(s siteBody) {
 		got,
 		`"url":"https://new-address.example/x/äö"`,
 	) || !strings.Contains(got, `"again":{"u":"https://new-address.example/y"}`) {
-		t.Errorf("it has become %s, want about %s", got, want)
+		t.Errorf("the value is %s, want about %s", got, want)
 	}
 	want := strings.ReplaceAll(strings.ReplaceAll(keyless, "https://old.example", "https://new-address.example"), "s:21:\\\"https://new", "s:29:\\\"https://new")
 	if got := h.ask(s, "keyless"); got != want {

@@ -26,7 +26,7 @@ func TestVersions(t *testing.T) {
 			ok(h.t, os.RemoveAll(h.core))
 			ok(h.t, os.Symlink(at, h.core))
 			if h.t.Logf("Debian %s has WordPress %s", release, version); version <= before {
-				h.t.Fatalf("it isn't newer than %s", before)
+				h.t.Fatalf("Debian's WordPress isn't newer than %s", before)
 			}
 			// A plugin does not work with the new core, so the update must be undone completely.
 			h.plant(old, "mu-plugins/old.php", "<?php if ($GLOBALS['wp_version'] === '"+version+"' && !defined('WP_INSTALLING')) too_new();")

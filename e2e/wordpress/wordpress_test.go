@@ -366,7 +366,7 @@ func (h *installation) life(s siteBody) {
 		return header.Get("X-Cache") == "HIT"
 	})
 	if _, header, _ := owner.get("/"); header.Get("X-Cache") != "" {
-		t.Errorf("who is logged in gets a cached page: %v", header)
+		t.Errorf("a logged-in user gets a cached page: %v", header)
 	}
 	var post struct{ Link string }
 	text, _ := json.Marshal(map[string]any{
@@ -413,7 +413,7 @@ func (h *installation) life(s siteBody) {
 	}
 	h.call("GET", "/sites/"+s.ID+"/wordpress", nil, &info)
 	if info.Version == "" || info.PHPVersion == "" || len(info.Themes) == 0 {
-		t.Errorf("it says of itself %+v", info)
+		t.Errorf("the API describes the site as %+v", info)
 	}
 }
 
@@ -652,7 +652,7 @@ func (h *installation) hostile(a, b siteBody) {
 		case what == "databases":
 			for _, name := range got.([]any) {
 				if name != out["schema"] && name != "information_schema" {
-					t.Errorf("it sees the database %v", name)
+					t.Errorf("the site can see the database %v", name)
 				}
 			}
 		case what == "users" || what == "other":
@@ -661,10 +661,10 @@ func (h *installation) hostile(a, b siteBody) {
 			}
 		case what == "processes":
 			if n := got.(float64); n < 10 || n > 512 {
-				t.Errorf("it started %v processes of 512", n)
+				t.Errorf("the site started %v processes of 512", n)
 			}
 		case got == true:
-			t.Errorf("it could %s", what)
+			t.Errorf("the site could %s", what)
 		}
 	}
 	if status, _, _ := h.visitor(b.URL).get("/?h=1"); status != 200 {
@@ -687,7 +687,7 @@ func (h *installation) hostile(a, b siteBody) {
 		return nil
 	})
 	if size > 400<<20 { // more may be written between two checks of the limit
-		t.Errorf("it has stored %d MiB of 100", size>>20)
+		t.Errorf("the site has stored %d MiB of 100", size>>20)
 	}
 	if status, _, _ := h.visitor(b.URL).get("/?h=2"); status != 200 {
 		t.Errorf("the other site answers %d", status)
@@ -760,7 +760,7 @@ func (h *installation) databaseKilled(s siteBody) {
 	visitors.Wait()
 	t.Logf("it was back after %s, under %d requests", took.Round(time.Millisecond), pages.Load())
 	if took > bound {
-		t.Errorf("it was back after %s, want %s", took, bound)
+		t.Errorf("the database was back after %s, want %s", took, bound)
 	}
 	if odd.Load() > 0 {
 		t.Errorf("%d pages were half", odd.Load())

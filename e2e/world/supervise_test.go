@@ -84,7 +84,7 @@ func TestNothingOutlivesTheTests(t *testing.T) {
 		text, err := os.ReadFile(note)
 		dir, n, _ := strings.Cut(string(text), " ")
 		if err != nil || n != "4" || !strings.HasPrefix(dir, tmp) {
-			t.Fatalf("%s: it noted %q, %v: it must start 4 processes and work below %s\n%s", how, text, err, tmp, out)
+			t.Fatalf("%s: the test's note is %q, %v: it must start 4 processes and work below %s\n%s", how, text, err, tmp, out)
 		}
 		if left := sleepers(); len(left) > 0 {
 			t.Errorf("%s: processes %v run on", how, left)

@@ -198,7 +198,7 @@ func TestPreviewsHaveTheirOwn(t *testing.T) {
 	}
 	w.setPreviewDatabase("copy")
 	if _, env := w.wanted(feature); env["DATABASE_URL"] != urls[1] {
-		t.Errorf("what is there already is another: %v", env)
+		t.Errorf("the preview has another database than before: %v", env)
 	}
 	ok(t, w.db.Write(t.Context(), func(tx *db.Tx) error { _, err := preview.EndTx(t.Context(), tx, w.site.ID, "feature"); return err }))
 	if want, env := w.wanted(feature); env["DATABASE_URL"] != "" || want.Spec.Database || !want.Spec.Isolated {

@@ -111,7 +111,7 @@ func TestServeKnowsItsFiles(t *testing.T) {
 		err := serve(t, store)
 		if !strings.Contains(out.String(), cmp.Or(want, "stored in "+store.Blobs)) || want == "" && err != nil ||
 			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("it starts with %v, want %q; doctor says %s", err, want, out.String())
+			t.Errorf("the start gives %v, want %q; doctor says %s", err, want, out.String())
 		}
 	}
 	right := store.Blobs

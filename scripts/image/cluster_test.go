@@ -68,7 +68,7 @@ func TestNodeLayer(t *testing.T) {
 		}
 	}
 	if len(files) != 4 {
-		t.Errorf("it has %d files", len(files))
+		t.Errorf("the layer has %d files", len(files))
 	}
 	n.npm.sum = "sha512-of another"
 	if err := n.layer(io.Discard, "arm64", dir, time.Unix(0, 0)); err == nil || !strings.Contains(err.Error(), "has the sum") {

@@ -69,7 +69,7 @@ func TestForeign(t *testing.T) {
 		t.Fatal(err)
 	}
 	if programs < 500 {
-		t.Errorf("it has %d programs", programs)
+		t.Errorf("the layer has %d programs", programs)
 	}
 	for name, want := range map[string]string{
 		"etc/passwd": "\nslipway:x:10001:", "etc/ssl/certs/ca-certificates.crt": "BEGIN CERTIFICATE", "usr/lib/slipway/image": "", "etc/alternatives/php": "",
@@ -81,7 +81,7 @@ func TestForeign(t *testing.T) {
 	}
 	for _, name := range []string{"etc/hostname", "etc/resolv.conf", "etc/machine-id"} {
 		if there[name] {
-			t.Errorf("it has %s of this machine", name)
+			t.Errorf("the layer has %s of this architecture", name)
 		}
 	}
 	t.Logf("%d programs", programs)

@@ -140,7 +140,7 @@ func TestImage(t *testing.T) {
 		at := time.Now()
 		e.must("stop", "--time=60", "slipway")
 		if took := time.Since(at); took > 50*time.Second {
-			t.Errorf("it ends %s after SIGTERM", took)
+			t.Errorf("the container ended %s after SIGTERM", took)
 		}
 		e.must("rm", "slipway")
 	}

@@ -52,7 +52,7 @@ func TestRunsACommand(t *testing.T) {
 		t.Errorf("temporary files are on the same file system: %q", lines)
 	}
 	if _, err := os.Stat(filepath.Join(lines[0], "file")); err == nil || len(left) > 0 {
-		t.Errorf("others see the file or the image: %v, %q", err, left)
+		t.Errorf("the file or the image is visible outside: %v, %q", err, left)
 	}
 }
 

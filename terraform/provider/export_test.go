@@ -59,7 +59,7 @@ func TestExport(t *testing.T) {
 			f.does("fmt", "-check", "-diff")
 			out := f.does("plan", "-no-color", "-input=false")
 			if !strings.Contains(out, "Plan: 11 to import, 0 to add, 0 to change, 0 to destroy.") {
-				t.Fatalf("it plans\n%s\nof\n%s", out, text)
+				t.Fatalf("the plan is\n%s\nof\n%s", out, text)
 			}
 			f.does("apply", "-no-color", "-input=false", "-auto-approve")
 			f.plansNothing("after everything was imported")

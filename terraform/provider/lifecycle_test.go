@@ -68,7 +68,7 @@ func TestSite(t *testing.T) {
 	state = c.apply("site", state, config)
 	get()
 	if now.Name != "Harbour" {
-		t.Errorf("it is still named %s", now.Name)
+		t.Errorf("the site's name is still %s", now.Name)
 	}
 
 	config["build"] = attrs{"output": "dist"} // the empty command was a reset, which an import cannot know of

@@ -177,7 +177,7 @@ func TestFirstDeployment(t *testing.T) {
 	}
 	a, err := w.Site(t.Context(), browser, world.Request{Method: "GET", URL: c.text("site", state, "url")})
 	if err != nil || string(a.Body) != "ahoy\n" {
-		t.Errorf("it answers %q, %v", a.Body, err)
+		t.Errorf("the site answers %q, %v", a.Body, err)
 	}
 	c = open(t, "http://"+w.Listen, key)
 	if changes := c.changes("site", c.refresh("site", state), config); changes != nil {

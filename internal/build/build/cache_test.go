@@ -284,7 +284,7 @@ func TestBusyCaches(t *testing.T) {
 	go func() { got <- b.await(t.Context(), "a") }()
 	b.give("a")
 	if err := <-got; err != nil || b.take("a") {
-		t.Errorf("it was not handed on: %v", err)
+		t.Errorf("a waiting build did not get the cache: %v", err)
 	}
 }
 

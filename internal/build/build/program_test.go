@@ -122,7 +122,7 @@ func TestPruneGivesUp(t *testing.T) {
 	for what, p := range map[string]*pruning{"lookups": {lookups: maxLookups - 1000}, "bytes": {bytes: maxManifests - 1000}} {
 		p.root, p.modules, p.keep, p.names = root, plan.Modules, map[string]bool{}, map[string]bool{}
 		if p.follow([]string{"."}) {
-			t.Errorf("%s: it went on", what)
+			t.Errorf("%s: the prune continued", what)
 		}
 		if p.lookups > maxLookups+10 {
 			t.Errorf("%s: %d lookups", what, p.lookups)

@@ -22,7 +22,7 @@ func inTime(t *testing.T, what string, f func()) {
 	select {
 	case <-done:
 	case <-time.After(time.Minute):
-		t.Fatalf("%s: it still waits", what)
+		t.Fatalf("%s: the call still waits", what)
 	}
 }
 

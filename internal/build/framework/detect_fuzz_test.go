@@ -100,7 +100,7 @@ func check(t *testing.T, files worktree.Files, plan Plan) {
 			said,
 			"slipway.toml",
 		) && !strings.Contains(said, "netlify.toml") && !strings.Contains(said, "vercel.json") {
-			t.Errorf("nobody said %q", c.Shell)
+			t.Errorf("no message names %q", c.Shell)
 		}
 		for _, a := range c.Argv {
 			if strings.ContainsRune(a, 0) {

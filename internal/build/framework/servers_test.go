@@ -135,7 +135,7 @@ func TestHowServersAreStarted(t *testing.T) {
 				}
 			}
 			if got != tt.want {
-				t.Errorf("it is started by %q, want %q", got, tt.want)
+				t.Errorf("the site is started by %q, want %q", got, tt.want)
 			}
 		})
 	}

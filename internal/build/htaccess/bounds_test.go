@@ -70,7 +70,7 @@ func TestTooManySections(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("<Files x>\n</Files>\n", maxSections+1) + "Deny from all"
 	if f, problems := Translate("", text); len(problems) == 0 || !problems[0].Fatal || f.Access == "" {
-		t.Errorf("it is deployed: %v", problems)
+		t.Errorf("too many sections give no fatal error: %v", problems)
 	}
 	if m, err := Compile([]Folder{{Access: text}}); err == nil || !m.Hides("a.txt") {
 		t.Errorf("at the top: %v", err)
@@ -139,7 +139,7 @@ func TestNewPatterns(t *testing.T) {
 		t.Error("patterns over the limit were accepted")
 	}
 	if _, err := Compile([]Folder{f}); err != nil {
-		t.Errorf("they no longer run: %v", err)
+		t.Errorf("stored patterns over the limit can no longer be compiled: %v", err)
 	}
 }
 
@@ -217,7 +217,7 @@ func FuzzRoute(f *testing.F) {
 		q := request(&url.URL{Scheme: "https", Host: "site.test", Path: path, RawQuery: query}, "GET", []string{"a/b", "c"})
 		q.Path = clean(q.Path)
 		if out := m.Route(q); strings.HasPrefix(out.Location, "//") || strings.ContainsAny(out.Location, "\r\n") {
-			t.Errorf("it leads to %q", out.Location)
+			t.Errorf("the rules redirect to %q", out.Location)
 		}
 		m.Touches("a/b", root)
 		m.Touches("c", root)

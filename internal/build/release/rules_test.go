@@ -620,7 +620,7 @@ func TestHeaderExpansions(t *testing.T) {
 	tree, _ := ruledTree(t, nil, map[string]string{"_headers": headers.String()})
 	q := rules.Request{Path: "/" + strings.Repeat("%20a/", 300)}
 	if n := testing.AllocsPerRun(1, func() { tree.Resolve(q) }); n > 5000 {
-		t.Errorf("one request took %g allocations: each placeholder of each line was filled in", n)
+		t.Errorf("a request took %g allocations: each placeholder of each line was expanded", n)
 	}
 }
 

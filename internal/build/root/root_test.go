@@ -119,7 +119,7 @@ func TestUse(t *testing.T) {
 	}
 	defer l.Release()
 	if n := w.count(); n != 1 {
-		t.Errorf("it was made %d times", n)
+		t.Errorf("the root was made %d times", n)
 	}
 	st, err := os.Stat(filepath.Join(l.Tree(), "usr/bin/dash"))
 	if err != nil || st.Mode() != 0o755 {

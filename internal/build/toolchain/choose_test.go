@@ -310,7 +310,7 @@ func TestCollect(t *testing.T) {
 	}
 	var stat unix.Stat_t
 	if err := unix.Stat(filepath.Join(to, "a", "x"), &stat); err != nil || int(stat.Uid) != os.Geteuid() {
-		t.Errorf("it belongs to %d, %v", stat.Uid, err)
+		t.Errorf("the file belongs to %d, %v", stat.Uid, err)
 	}
 	if text, err := os.ReadFile(filepath.Join(to, "a", "link")); err != nil || string(text) != "hi" {
 		t.Errorf("the link reads %q, %v", text, err)

@@ -351,7 +351,7 @@ func TestIssuerIsDown(t *testing.T) {
 		w.refused(w.token(nil), "temporarily_unavailable")
 	}
 	if n := w.asked.Load(); n != 1 {
-		t.Errorf("it was asked %d times", n)
+		t.Errorf("GitHub's issuer was asked %d times", n)
 	}
 }
 

@@ -63,7 +63,7 @@ func TestRestartsAreNotCrashes(t *testing.T) {
 	}
 	ok(t, w.work(t.Context(), Run{x.ID}, 9))
 	if got := w.status(x.ID); got.Status != deployment.Success {
-		t.Fatalf("it is %s: %q", got.Status, got.Error)
+		t.Fatalf("the deployment is %s: %q", got.Status, got.Error)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestLostDatabaseIsNoCrash(t *testing.T) {
 	w.asked.lose("")
 	ok(t, w.work(t.Context(), Run{x.ID}, 6))
 	if got := w.status(x.ID); got.Status != deployment.Success {
-		t.Fatalf("it is %s: %q", got.Status, got.Error)
+		t.Fatalf("the deployment is %s: %q", got.Status, got.Error)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestConflictKeepsTheLiveRelease(t *testing.T) {
 	w.until("it fails", func() bool { return w.status(x.ID).Status.Ended() })
 	got := w.status(x.ID)
 	if got.Status != deployment.Failed || !strings.Contains(got.Error, "package.json can't be read: lines 2 to 4 are a merge conflict") {
-		t.Errorf("it is %s: %q", got.Status, got.Error)
+		t.Errorf("the deployment is %s: %q", got.Status, got.Error)
 	}
 	if now, err := w.sites.Get(t.Context(), anna, s.ID); err != nil || now.LiveRelease != s.LiveRelease {
 		t.Errorf("the site serves %q instead of %q, %v", now.LiveRelease, s.LiveRelease, err)
@@ -177,6 +177,6 @@ func TestOutOfMemoryWhileStoppingFails(t *testing.T) {
 	x := w.trigger(s.ID, Trigger{})
 	ok(t, w.work(stopping, Run{x.ID}, 1))
 	if got := w.status(x.ID); got.Status != deployment.Failed || !strings.Contains(got.Error, "memory") {
-		t.Fatalf("it is %s: %q", got.Status, got.Error)
+		t.Fatalf("the deployment is %s: %q", got.Status, got.Error)
 	}
 }

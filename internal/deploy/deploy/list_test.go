@@ -54,7 +54,7 @@ func TestLatest(t *testing.T) {
 	}
 	// Only the requested sites are returned, and no sites for an empty request.
 	if got, err := w.Latest(ctx, w.db, ids[1:2]); err != nil || len(got) != 1 {
-		t.Errorf("one: %v, %v", got, err)
+		t.Errorf("Latest of one site: %v, %v", got, err)
 	}
 	if got, err := w.Latest(ctx, w.db, nil); err != nil || len(got) != 0 {
 		t.Errorf("none: %v, %v", got, err)

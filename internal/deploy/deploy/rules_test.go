@@ -25,7 +25,7 @@ func TestProtectionAtTheTop(t *testing.T) {
 	x := w.trigger(s.ID, Trigger{})
 	w.until("it fails", func() bool { return w.status(x.ID).Status.Ended() })
 	if got := w.status(x.ID); got.Status != deployment.Failed || !strings.Contains(got.Error, "_headers line 1: a path may contain only one *") {
-		t.Errorf("it is %s: %q", got.Status, got.Error)
+		t.Errorf("the deployment is %s: %q", got.Status, got.Error)
 	}
 }
 

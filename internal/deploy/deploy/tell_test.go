@@ -84,6 +84,6 @@ func TestTell(t *testing.T) {
 	}
 	deploy(Trigger{})
 	if page, m := deploy(fail), next(); !strings.HasSuffix(m, page) {
-		t.Errorf("what went on working was told: %q", m)
+		t.Errorf("a success that follows a success was told: %q", m)
 	}
 }

@@ -23,7 +23,7 @@ func TestClock(t *testing.T) {
 		at := time.Now()
 		c.Start()
 		if took := (<-rang).Sub(at); took != 40*time.Second {
-			t.Errorf("it rang %s after it went on", took)
+			t.Errorf("the clock rang %s after it was resumed", took)
 		}
 	})
 }

@@ -429,7 +429,7 @@ func TestCacheLoadsOnce(t *testing.T) {
 	}
 	cancel()
 	if err := <-gone; !errors.Is(err, context.Canceled) {
-		t.Errorf("who went: %v", err)
+		t.Errorf("the canceled Fetch returned %v", err)
 	}
 	close(goOn)
 	wg.Wait()

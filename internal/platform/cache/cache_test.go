@@ -109,7 +109,7 @@ func TestOwners(t *testing.T) {
 		}
 	}
 	if c.owners["small"] == nil || c.cost > 100 {
-		t.Errorf("one who has little has lost it; all cost %d", c.cost)
+		t.Errorf("an owner with few values has lost them; the total cost is %d", c.cost)
 	}
 	var sum, n int64
 	for _, of := range c.owners {
@@ -155,7 +155,7 @@ func TestRanking(t *testing.T) {
 				has = of.cost
 			}
 			if has < had && had < most {
-				t.Fatalf("who had %d has lost some, another has %d", had, most)
+				t.Fatalf("an owner with a cost of %d has lost values, another has %d", had, most)
 			}
 		}
 	}

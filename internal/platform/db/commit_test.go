@@ -272,7 +272,7 @@ func TestWaitsForLocks(t *testing.T) {
 	go func() { ended <- update(func() { once(); <-goOn }) }()
 	<-locked
 	if err := d.TakesWrites(t.Context()); err != nil {
-		t.Errorf("one row is locked: %v", err)
+		t.Errorf("TakesWrites fails because of one locked row: %v", err)
 	}
 	waiting := make(chan error, 40)
 	for range cap(waiting) {

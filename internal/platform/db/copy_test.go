@@ -146,7 +146,7 @@ func TestLoadPostgres(t *testing.T) {
 	}
 	c := dbtest.Open(t, url)
 	if got := again(c); got != string(text) {
-		t.Errorf("it came back with %d bytes, not the same as the %d", len(got), len(text))
+		t.Errorf("the dump has %d bytes after a load, and differs from the one before with %d", len(got), len(text))
 	}
 	references := `SELECT count(*) FROM pg_constraint WHERE contype = 'f'`
 	var before, after int

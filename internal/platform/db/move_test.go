@@ -163,6 +163,6 @@ func TestMoveChecksBeforeItCommits(t *testing.T) {
 		t.Errorf("moved %+v, %v", m, err)
 	}
 	if left := dumped(t, to); left != "" {
-		t.Errorf("it left %d bytes", len(left))
+		t.Errorf("the failed move left %d bytes", len(left))
 	}
 }

@@ -35,7 +35,7 @@ func TestSchema(t *testing.T) {
 	}
 	one, all := fresh(t, newest), fresh(t, 0)
 	if a, b := dumped(t, one), dumped(t, all); a != b {
-		t.Errorf("one by one the migrations make\n%s\nat once\n%s", a, b)
+		t.Errorf("applied one by one, the migrations give\n%s\napplied at once\n%s", a, b)
 	}
 	for _, q := range []string{
 		`SELECT version_id || ' ' || is_applied FROM goose_db_version ORDER BY id`,
@@ -43,7 +43,7 @@ func TestSchema(t *testing.T) {
 		`SELECT COUNT(*) FROM sqlite_schema`,
 	} {
 		if a, b := column(t, one, q), column(t, all, q); strings.Join(a, "\n") != strings.Join(b, "\n") {
-			t.Errorf("%s: one by one %v, at once %v", q, a, b)
+			t.Errorf("%s: applied one by one %v, at once %v", q, a, b)
 		}
 	}
 	if err := all.Migrate(t.Context()); err != nil { // migrating again changes nothing

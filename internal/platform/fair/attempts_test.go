@@ -24,14 +24,14 @@ func TestAttempts(t *testing.T) {
 		return n
 	}
 	if n := count("s", "192.0.2.1"); n != 3 {
-		t.Errorf("one visitor had %d tries, want 3", n)
+		t.Errorf("a visitor had %d attempts, want 3", n)
 	}
 	var many []string
 	for i := range 100 {
 		many = append(many, fmt.Sprintf("[2001:db8:0:%x::1]:1", i))
 	}
 	if n := count("s", many...); n != 6 {
-		t.Errorf("one network had %d tries, want 6", n)
+		t.Errorf("a network had %d attempts, want 6", n)
 	}
 	if n := count("s", "198.51.100.1"); n != 1 {
 		t.Errorf("another visitor had %d tries, want the 1 that is left of the site's", n)

@@ -112,7 +112,7 @@ func TestNewcomers(t *testing.T) {
 		cancel()
 		wait.Wait()
 		if served < 19 || served > 21 {
-			t.Errorf("one of five owners had %d of 100 turns, want 20", served)
+			t.Errorf("the new owner had %d of 100 turns, want 20", served)
 		}
 	})
 }

@@ -23,12 +23,12 @@ func TestUnlock(t *testing.T) {
 	}
 	defer unix.Close(childs)
 	if again, err := l.Try("tool", false); again != nil || err != nil {
-		t.Fatalf("it is locked twice: %v", err)
+		t.Fatalf("the lock was taken twice: %v", err)
 	}
 	Unlock(f)
 	again, err := l.Try("tool", true)
 	if again == nil || err != nil {
-		t.Fatalf("it is still locked: %v", err)
+		t.Fatalf("the lock is still held: %v", err)
 	}
 	Unlock(again)
 }
@@ -68,6 +68,6 @@ func TestOnce(t *testing.T) {
 		}
 	}
 	if n := runs.Load(); n != 1 {
-		t.Errorf("it ran %d times", n)
+		t.Errorf("the function ran %d times", n)
 	}
 }

@@ -186,15 +186,15 @@ func TestForgottenNodeReturns(t *testing.T) {
 		t.Errorf("a forgotten node writes: %v", f)
 	}
 	if err := s.Run(t.Context()); !errors.Is(err, errForgotten) {
-		t.Errorf("it goes on: %v", err)
+		t.Errorf("the forgotten node keeps running: %v", err)
 	}
 	if err := write(); fault.As(err) == nil {
-		t.Errorf("it writes while it ends: %v", err)
+		t.Errorf("the forgotten node can write: %v", err)
 	}
 	d.Guard(func(context.Context) error { return nil }) // as if from another process
 	again := open(t, d, func(c *Config) { c.Dir = dir })
 	if err := again.Join(t.Context()); !errors.Is(err, errForgotten) || len(list(t, d)) != 0 {
-		t.Errorf("it joins again: %v, %+v", err, list(t, d))
+		t.Errorf("the forgotten node joined again: %v, %+v", err, list(t, d))
 	}
 
 	dir = t.TempDir()

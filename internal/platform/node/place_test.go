@@ -246,7 +246,7 @@ func TestPlacesAtOnce(t *testing.T) {
 			}
 		}
 		if same && ok != nodes || !same && ok != 1 || len(list(t, d)) != ok {
-			t.Errorf("one directory %v: %d joined, %d are listed: %v", same, ok, len(list(t, d)), joined)
+			t.Errorf("with one directory (%v), %d joined and %d are listed: %v", same, ok, len(list(t, d)), joined)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func TestWriteHelper(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != "new" {
-		t.Errorf("it is %q, %v", text, err)
+		t.Errorf("the helper is %q, %v", text, err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "*")); len(left) != 1 {
 		t.Errorf("left are %v", left)

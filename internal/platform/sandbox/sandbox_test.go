@@ -683,7 +683,7 @@ func TestTheNetworkGivesNoRights(t *testing.T) {
 	}
 	for _, a := range got {
 		if !a.Refused {
-			t.Errorf("it could %s", a.Action)
+			t.Errorf("the attacker could %s", a.Action)
 		}
 	}
 }

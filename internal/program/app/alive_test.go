@@ -63,7 +63,7 @@ func TestHungProgramsAreEnded(t *testing.T) {
 				}
 				w.pass(3 * time.Minute)
 				if ended := !x.running(); ended != (tt.after > 0) {
-					t.Fatalf("it was ended: %v; %q", ended, w.said())
+					t.Fatalf("the program was ended: %v; %q", ended, w.said())
 				}
 				if tt.after == 0 {
 					return

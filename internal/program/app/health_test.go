@@ -29,7 +29,7 @@ func TestHealthSaysWhatItWaitsFor(t *testing.T) {
 		synctest.Wait()
 		want := []string{"The application is not healthy yet: it answers /ready with 503. It has 1m0s in all to become healthy."}
 		if !slices.Equal(said, want) {
-			t.Errorf("it said %q, want %q", said, want)
+			t.Errorf("the messages are %q, want %q", said, want)
 		}
 		w.engine.last().answer(500)
 		time.Sleep(10 * time.Second)
@@ -84,7 +84,7 @@ func TestFatalErrorRepeats(t *testing.T) {
 							t.Errorf("Start = %v", err)
 						}
 						if took := time.Since(begun); took > tt.took+time.Second || took < tt.took-5*time.Second {
-							t.Errorf("it took %s, want %s", took, tt.took)
+							t.Errorf("the start took %s, want %s", took, tt.took)
 						}
 						return
 					case <-tick.C:

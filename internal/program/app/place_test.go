@@ -132,7 +132,7 @@ func TestCutBetweenNodes(t *testing.T) {
 	}
 	e.Release()
 	if taken, err := placement.New(f.db, selves[0], false).TakeCut(t.Context(), "site", placement.Place{Node: selves[1].ID()}); taken || err != nil {
-		t.Errorf("it is taken back: %t, %v", taken, err)
+		t.Errorf("the first node took the site back: %t, %v", taken, err)
 	}
 	f.exec(`UPDATE placements SET node = $1, cut_from = '', stores = TRUE`, selves[0].ID())
 	if taken, err := placement.New(f.db, selves[1], false).TakeCut(t.Context(), "site", placement.Place{Node: selves[0].ID()}); taken || err != nil {
@@ -216,7 +216,7 @@ func TestStoragePinsASite(t *testing.T) {
 	})
 	f.exec(`INSERT INTO app_storage (site_id, bytes, capped_bytes, measured_at) VALUES ('site', 10, 0, 1)`)
 	if _, err := f.nodes[0].Acquire(t.Context(), "one"); fault.As(err) == nil || fault.As(err).Code != placement.NodeDown {
-		t.Fatalf("it began with empty folders: %v", err)
+		t.Fatalf("the program started with empty folders: %v", err)
 	}
 	f.exec(`DELETE FROM app_storage`)
 	f.nodes[0].forget(f.nodes[0].programs["one"])

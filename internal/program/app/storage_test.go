@@ -76,7 +76,7 @@ func TestStorageCounts(t *testing.T) {
 	}
 	p := start()
 	if n := p.spec.Limits.Storage; n != 950 { // what it uses plus what is left
-		t.Errorf("it may store %d, want 950", n)
+		t.Errorf("the program's limit is %d, want 950", n)
 	}
 	if due := id.Join(a.storage.Due()); due != "site" {
 		t.Errorf("due while it runs: %q", due)

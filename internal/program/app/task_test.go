@@ -159,7 +159,7 @@ func TestCronOnce(t *testing.T) {
 	var args string
 	f.ok(f.db.QueryRow(t.Context(), `SELECT args FROM jobs WHERE kind = 'app.cron'`).Scan(&args))
 	if !strings.Contains(args, "two.js") {
-		t.Errorf("it runs %s", args)
+		t.Errorf("the job runs %s", args)
 	}
 	states, err := f.nodes[0].Tasks(t.Context(), "site")
 	f.ok(err)

@@ -108,7 +108,7 @@ func TestOutOfMemoryToldLate(t *testing.T) {
 	}
 	f.until("people are told", func() bool { return h.count() > 0 })
 	if state := a.Status("one").State; state != Sleeping || h.count() != 1 || !strings.Contains(h.all[0], "|application.out_of_memory|") {
-		t.Errorf("it is %s, people were told %q", state, h.all)
+		t.Errorf("the program is %s, and the messages are %q", state, h.all)
 	}
 	var said []string
 	for _, x := range a.logs.Waiting() {
@@ -138,6 +138,6 @@ func TestPeopleAreToldOfWorkers(t *testing.T) {
 	defer h.mu.Unlock()
 	want := "owner|site|application.crashed|shop: the worker mail crashed 3 times in a row|/sites/site/logs"
 	if len(h.all) != 1 || h.all[0] != want {
-		t.Errorf("they were told %q, want %q once", h.all, want)
+		t.Errorf("the messages are %q, want %q once", h.all, want)
 	}
 }

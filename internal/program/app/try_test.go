@@ -69,7 +69,7 @@ func TestTry(t *testing.T) {
 					t.Errorf("status %d, %v", status, err)
 				}
 				if f := fault.As(err); f != nil && tt.sentence != "" && strings.TrimSuffix(f.Message+": "+f.Details, ": ") != tt.sentence {
-					t.Errorf("it says %q, want %q", f.Message+": "+f.Details, tt.sentence)
+					t.Errorf("the error is %q, want %q", f.Message+": "+f.Details, tt.sentence)
 				}
 				if n := w.apps.up.Load(); n != before {
 					t.Errorf("%d programs count as running, before it were %d", n, before)

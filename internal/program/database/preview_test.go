@@ -161,6 +161,6 @@ func TestPreviewDatabaseFails(t *testing.T) {
 	set("error", db.Now().Add(-time.Hour))
 	w.connectPreview(shop, "feature", false)
 	if list, err := w.AllOfSite(t.Context(), w.db, shop); err != nil || len(list) != 2 || list[1].Status != database.Active {
-		t.Errorf("it is made again: %+v %v", list, err)
+		t.Errorf("the database was created again: %+v %v", list, err)
 	}
 }

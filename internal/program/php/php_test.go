@@ -258,7 +258,7 @@ func TestSlowBodies(t *testing.T) {
 				t.Errorf("%d bytes every 15 s: %v", each, err)
 			}
 			if took := time.Since(p.since); !fast && took > time.Minute {
-				t.Errorf("it held its place for %s", took)
+				t.Errorf("the body held its slot for %s", took)
 			}
 		})
 	}

@@ -74,7 +74,7 @@ func TestOneNodeTakesASite(t *testing.T) {
 	}
 	work.Wait()
 	if got[a] != 0 && got[b] != 0 || got[a]+got[b] != 20 {
-		t.Errorf("it was taken %d and %d times", got[a], got[b])
+		t.Errorf("the site was taken %d and %d times", got[a], got[b])
 	}
 }
 
@@ -174,7 +174,7 @@ func TestSharedStorageHasOneWriter(t *testing.T) {
 	waits("its node drains", b.Take(t.Context(), "shop", Files))
 	sites, err := a.Giving(t.Context())
 	if err != nil || len(sites) != 1 || sites[0] != "shop" {
-		t.Errorf("it gives away %v, %v", sites, err)
+		t.Errorf("the draining node gives away %v, %v", sites, err)
 	}
 	must(a.Give(t.Context(), "shop"))
 	must(b.Take(t.Context(), "shop", Files))

@@ -378,7 +378,7 @@ func TestUnsuitable(t *testing.T) {
 		}
 	}
 	if _, err := Open(t.Context(), open.address("redis"), &notes{}, nil); err == nil || !strings.Contains(err.Error(), "can't be used: its default") {
-		t.Errorf("it is opened: %v", err)
+		t.Errorf("the server was accepted: %v", err)
 	}
 	r := &Redis{ // as if the server had lost its password later
 		server: parsed(t, open.address("redis")), logs: &notes{}, log: slog.New(slog.DiscardHandler), connected: map[id.Owner]int{},
@@ -453,7 +453,7 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	if got := p.do("PING"); !strings.Contains(got, "128 connections") {
-		t.Errorf("one more: %q", got)
+		t.Errorf("a connection over the limit: %q", got)
 	}
 }
 

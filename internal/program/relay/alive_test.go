@@ -96,7 +96,7 @@ func TestSilentNode(t *testing.T) {
 		t.Fatalf("what was sent to a silent node: %v", err)
 	}
 	if took := time.Since(begun); took < silentTime-askEvery {
-		t.Errorf("it failed after %s already", took)
+		t.Errorf("the connection failed already after %s", took)
 	}
 	begun = time.Now()
 	var silent *Silent
@@ -104,7 +104,7 @@ func TestSilentNode(t *testing.T) {
 		t.Fatalf("a connection with a silent node: %v", err)
 	}
 	if took := time.Since(begun); took > dialTime {
-		t.Errorf("it was tried for %s in vain", took)
+		t.Errorf("Dial took %s", took)
 	}
 	between.quiet.Store(false)
 	wait.Until(t, "it is heard again", func() bool {

@@ -193,7 +193,7 @@ func TestReach(t *testing.T) {
 	}
 	l.Close()
 	if _, _, err := d.Dial(t.Context(), l.Addr().String(), "dep_echo"); !errors.Is(err, ErrUnreached) {
-		t.Errorf("nobody listens: %v", err)
+		t.Errorf("a node that does not listen: %v", err)
 	}
 }
 
@@ -229,7 +229,7 @@ func TestShell(t *testing.T) {
 			t.Context(), address, Shell{Deployment: "dep_echo", Command: task.Command{Shell: "sh"}, Process: "terminal", Timeout: time.Hour},
 			&runtime.Terminal{Input: in, Output: shows, Size: runtime.Size{Columns: 100, Rows: 30}, Sizes: sizes})
 		if err != nil || exit != (runtime.Exit{Code: 3, Reason: "typed: " + typed}) {
-			t.Errorf("it ended as %+v, %v", exit, err)
+			t.Errorf("the shell ended as %+v, %v", exit, err)
 		}
 		in.Close()
 	}
@@ -237,7 +237,7 @@ func TestShell(t *testing.T) {
 	none := &runtime.Terminal{Input: strings.NewReader(""), Output: io.Discard}
 	_, err := d.Shell(t.Context(), address, Shell{Deployment: "dep_other"}, none)
 	if f := fault.As(err); f == nil || f.Kind != fault.Conflict || f.Code != "stopped" {
-		t.Errorf("one that does not start: %v", err)
+		t.Errorf("a shell that does not start: %v", err)
 	}
 	in, _ := io.Pipe()
 	defer in.Close()
@@ -251,7 +251,7 @@ func TestShell(t *testing.T) {
 	wait.Until(t, "it runs", func() bool { return e.carried.Load() == 1 })
 	leave(why)
 	if err := <-end; !errors.Is(err, why) {
-		t.Errorf("it was left: %v", err)
+		t.Errorf("the shell's context ended with %v", err)
 	}
 	wait.Until(t, "it runs no longer", func() bool { return e.carried.Load() == 0 })
 }

@@ -116,7 +116,7 @@ func TestWatchdogEndsWhatStores(t *testing.T) {
 		}
 	})
 	if got := w.get(plain, "/x"); got != "hello /x" {
-		t.Errorf("what stores nothing: %q", got)
+		t.Errorf("a program without storage answers %q", got)
 	}
 	plain.Stop(0)
 

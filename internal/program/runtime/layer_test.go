@@ -91,13 +91,13 @@ func TestWritesAreBounded(t *testing.T) {
 	p := w.start(s)
 	<-p.Done()
 	if e := p.Exit(); !strings.Contains(e.Reason, "disk limit") {
-		t.Errorf("it ended with %+v", e)
+		t.Errorf("the program ended with %+v", e)
 	}
 	s = w.spec("fixed", map[string]string{"server.js": `
 		try { require("fs").writeFileSync("f", "f"); console.log("written") } catch (e) { console.log(e.code) }`})
 	s.ReadOnly = true
 	<-w.start(s).Done()
 	if said := w.said(); !strings.Contains(said, "EROFS") {
-		t.Errorf("it said %q", said)
+		t.Errorf("the output is %q", said)
 	}
 }

@@ -72,7 +72,7 @@ func TestPHP(t *testing.T) {
 		said,
 		"stderr seen\n",
 	) != 1 || strings.Count(said, "stderr longer xxx") != 1 || !strings.Contains(said, "xxx end\n") {
-		t.Errorf("what PHP logs is there once and whole:\n%s", said)
+		t.Errorf("the log does not have PHP's message once and complete:\n%s", said)
 	}
 	if _, text := w.ask(p, s, "GET", "/self.php", ""); text != "/self.php none" {
 		t.Errorf("a script reads of itself %q", text)

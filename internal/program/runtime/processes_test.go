@@ -270,7 +270,7 @@ func TestProgramEnds(t *testing.T) {
 	w.get(p, "/exit")
 	<-p.Done()
 	if e := p.Exit(); e.Code != 3 || e.Reason != "exit code 3" || e.OutOfMemory {
-		t.Errorf("it ended as %+v", e)
+		t.Errorf("the program ended as %+v", e)
 	}
 	if _, err := p.Dial(t.Context()); err == nil {
 		t.Error("a program that has ended was dialed")
@@ -287,7 +287,7 @@ func TestProgramEnds(t *testing.T) {
 	broken := w.start(w.spec("broken", map[string]string{"server.js": "throw new Error('no')"}))
 	<-broken.Done()
 	if e := broken.Exit(); e.Code != 1 {
-		t.Errorf("it ended as %+v", e)
+		t.Errorf("the program ended as %+v", e)
 	}
 	w.hears("Error: no")
 }

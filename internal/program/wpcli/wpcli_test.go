@@ -71,7 +71,7 @@ func TestDownloadedOnce(t *testing.T) {
 		t.Errorf("downloaded %d times, %v", asked.Load(), err)
 	}
 	if b, _ := os.ReadFile(at); string(b) != text {
-		t.Errorf("it is still %q", b)
+		t.Errorf("the damaged file is still %q", b)
 	}
 }
 

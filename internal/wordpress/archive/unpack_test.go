@@ -161,7 +161,7 @@ func TestUnpackStaysInside(t *testing.T) {
 			delete(got, name)
 		}
 		if len(got) > 0 {
-			t.Errorf("%s: it has made %q", kind, got)
+			t.Errorf("%s: unpacking created %q", kind, got)
 		}
 	}
 }

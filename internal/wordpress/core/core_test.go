@@ -149,7 +149,7 @@ func TestDownloadedCore(t *testing.T) {
 					path,
 					"bundles",
 				) && !strings.Contains(path, "wordpress/core-") {
-					t.Errorf("it escaped to %s", path)
+					t.Errorf("a file was written to %s", path)
 				}
 				return nil
 			})

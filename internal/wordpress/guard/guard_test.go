@@ -249,7 +249,7 @@ func TestThrottle(t *testing.T) {
 	for _, path := range paths {
 		for range loginsOfSite / 5 {
 			if post("site", path, "203.0.113.1:99") {
-				t.Fatalf("%s: one more attempt is let through", path)
+				t.Fatalf("%s: an attempt over the limit was accepted", path)
 			}
 		}
 	}

@@ -166,7 +166,7 @@ func TestAskedBySlipway(t *testing.T) {
 		}
 		echo json_encode($out);`, &got)
 	if len(got) != 3 || !got[0] || got[1] || got[2] {
-		t.Errorf("it lets in %v", got)
+		t.Errorf("asked_by_slipway returns %v", got)
 	}
 }
 

@@ -149,7 +149,7 @@ func TestPrimaryDomain(t *testing.T) {
 
 	// It waits for the program with the new address, because the previous one would write the old address.
 	if err := w.work(t.Context(), list[0], 1); err == nil || replaced != nil {
-		t.Errorf("it does not wait for the program: %v, %v", err, replaced)
+		t.Errorf("the work did not wait for the program: %v, %v", err, replaced)
 	}
 	home = "https://first.test"
 	fill(w.cache, request("/"), "with the old links")
@@ -211,7 +211,7 @@ func TestPrimaryDomain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := at.Sub(began); want == 0 && at != 0 || want > 0 && (got < want-time.Second || got > want+5*time.Minute) {
-			t.Errorf("it begins again after %v, want %v", got, want)
+			t.Errorf("the next attempt comes after %v, want %v", got, want)
 		}
 	}
 	args, err := json.Marshal(list[0])

@@ -181,7 +181,7 @@ func answers(w *world) {
 	s.ReadOnly = true
 	p := w.start(s)
 	if got := w.ask(p, "hello"); got != "hello ada" {
-		w.t.Errorf("it answers %q", got)
+		w.t.Errorf("the program answers %q", got)
 	}
 	env := w.ask(p, "env")
 	for _, want := range []string{
@@ -201,14 +201,14 @@ func answers(w *world) {
 		w.t.Errorf("writing to /tmp: %s", got)
 	}
 	if u := p.Usage(); u.Memory < 0 || u.CPU < 0 {
-		w.t.Errorf("it uses %+v", u)
+		w.t.Errorf("the program uses %+v", u)
 	}
 	p.Stop(patience)
 	if e := w.ended(p); e.Code != 0 || e.OutOfMemory {
-		w.t.Errorf("it stopped as %+v", e)
+		w.t.Errorf("the program stopped as %+v", e)
 	}
 	if got := w.said(); !strings.Contains(got, "stdout up") || !strings.Contains(got, "stdout stopping") {
-		w.t.Errorf("it said\n%s", got)
+		w.t.Errorf("the output is\n%s", got)
 	}
 	if _, err := p.Dial(w.t.Context()); err == nil {
 		w.t.Error("Dial succeeded after the program's end")
@@ -232,14 +232,14 @@ func apart(w *world) {
 	for range 20 {
 		all.Go(func() {
 			if got := w.ask(a, "hello") + " " + w.ask(b, "hello"); got != "hello a hello b" {
-				w.t.Errorf("they answer %q", got)
+				w.t.Errorf("the programs answer %q", got)
 			}
 		})
 	}
 	all.Wait()
 	w.ask(a, "write", "/tmp/mine")
 	if got := w.ask(b, "read", "/tmp/mine"); got != "ENOENT" {
-		w.t.Errorf("one reads the other's file: %s", got)
+		w.t.Errorf("a program reads another one's file: %s", got)
 	}
 	a.Stop(0)
 	if got := w.ask(b, "hello"); got != "hello b" {
@@ -251,10 +251,10 @@ func ends(w *world) {
 	p := w.start(w.spec("exits"))
 	w.ask(p, "exit", "3")
 	if e := w.ended(p); e.Code != 3 || e.Reason != "exit code 3" || e.OutOfMemory {
-		w.t.Errorf("it ended as %+v", e)
+		w.t.Errorf("the program ended as %+v", e)
 	}
 	if !strings.Contains(w.said(), "stderr giving up") {
-		w.t.Errorf("it said\n%s", w.said())
+		w.t.Errorf("the output is\n%s", w.said())
 	}
 	s := w.spec("broken")
 	s.Argv = []string{"node", "nothing.js"}
@@ -264,7 +264,7 @@ func ends(w *world) {
 	s = w.spec("missing")
 	s.Argv = []string{"no-such-program"}
 	if e := w.ended(w.start(s)); e.Code != 127 {
-		w.t.Errorf("one that isn't there ended as %+v", e)
+		w.t.Errorf("a missing program ended as %+v", e)
 	}
 }
 
@@ -278,7 +278,7 @@ func outOfMemory(w *world) {
 		resp.Body.Close()
 	}
 	if e := w.ended(p); !e.OutOfMemory || e.Reason != "out of memory" {
-		w.t.Errorf("it ended as %+v", e)
+		w.t.Errorf("the program ended as %+v", e)
 	}
 }
 
@@ -303,7 +303,7 @@ func listens(w *world) {
 		w.t.Errorf("before it listens: %v", err)
 	}
 	if got := w.ask(p, "hello"); got != "hello " {
-		w.t.Errorf("it answers %q", got)
+		w.t.Errorf("the program answers %q", got)
 	}
 }
 
@@ -391,11 +391,11 @@ func shell(w *world) {
 	s := w.spec("shell")
 	s.Argv, s.Shell, s.Dir = nil, "echo out && echo err >&2; pwd; exit 5", "data"
 	if e := w.ended(w.start(s)); e.Code != 5 {
-		w.t.Errorf("it ended as %+v", e)
+		w.t.Errorf("the command ended as %+v", e)
 	}
 	for _, want := range []string{"stdout out", "stderr err", "stdout " + runtime.AppDir + "/data"} {
 		if !strings.Contains(w.said(), want) {
-			w.t.Errorf("it said\n%s\nand not %q", w.said(), want)
+			w.t.Errorf("the output is\n%s\nand lacks %q", w.said(), want)
 		}
 	}
 }
@@ -404,7 +404,7 @@ func closed(w *world) {
 	p := w.start(w.spec("inside"))
 	for _, target := range []string{"169.254.169.254 80", "10.0.0.1 80", "192.168.0.1 443", "1.1.1.1 443", "::1 1", "127.0.0.1 22"} {
 		if got := w.ask(p, "dial", target); got == "connected" {
-			w.t.Errorf("it reached %s", target)
+			w.t.Errorf("the program reached %s", target)
 		}
 	}
 }
@@ -413,7 +413,7 @@ func runs(w *world) {
 	s := w.spec("task")
 	s.Argv = []string{"node", "-e", "console.log('done'); process.exit(4)"}
 	if e, err := runtime.Run(w.t.Context(), w.Engine, s); err != nil || e.Code != 4 {
-		w.t.Errorf("it ended as %+v, %v", e, err)
+		w.t.Errorf("the command ended as %+v, %v", e, err)
 	}
 	s = w.spec("endless")
 	s.Argv = []string{"node", "-e", "setInterval(() => {}, 1000)"}

@@ -74,7 +74,7 @@ func terminal(w *world) {
 	w.shows(screen, `typed "\u0003"`)
 	io.WriteString(typed, "q")
 	if e := w.ended(p); e.Code != 6 {
-		w.t.Errorf("it ended as %+v", e)
+		w.t.Errorf("the command ended as %+v", e)
 	}
 	w.shows(screen, `typed "q"`) // the program wrote this before its end
 }
@@ -91,7 +91,7 @@ func interrupts(w *world) {
 	w.shows(screen, "next")
 	typed.Close()
 	if e := w.ended(p); e.Code != 7 {
-		w.t.Errorf("it ended as %+v", e)
+		w.t.Errorf("the command ended as %+v", e)
 	}
 	s = w.spec("deaf")
 	s.Argv, s.Shell = nil, `trap '' HUP TERM INT; echo begun; while :; do sleep 1000; done`
