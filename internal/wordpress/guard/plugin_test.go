@@ -233,7 +233,7 @@ func TestToldLate(t *testing.T) {
 	}
 }
 
-// Whether a page may be stored, and for which device, is decided at its end.
+// Whether a page may be stored, and for which device, is decided once the page is complete.
 func TestPageIsKnownAtItsEnd(t *testing.T) {
 	t.Parallel()
 	const stub = `

@@ -193,8 +193,8 @@ func TestObjectCacheEpochs(t *testing.T) {
 	is("what was read before a change", "false", "get", "options", "title")
 	is("what was read before a deletion", "false", "get", "options", "name")
 
-	// While others change the database, Redis must not be asked. What a request that began meanwhile changes must not
-	// be hidden by values that others have read since.
+	// While another program changes the database, Redis must not be asked. If a request began meanwhile and changes a
+	// value, later requests must find the change, even if others have read the old value since.
 	is("set", "true", "set", "options", "title", "before")
 	for _, epoch := range []string{"offabc", "third"} {
 		if err := os.WriteFile(filepath.Join(o.dir, "ours"), []byte(epoch), 0o600); err != nil {
