@@ -23,7 +23,7 @@ import (
 const (
 	RepoDir   = "repo" // the checkout; programs run at the same path
 	homeDir   = ".home"
-	tempDir   = ".tmp"                   // on disk: /tmp is in memory
+	tempDir   = ".tmp"                   // for the whole build: each command has a /tmp of its own
 	globalDir = homeDir + "/.npm-global" // target of "npm install -g"; builds may not write to the tools' own folder
 )
 

@@ -175,12 +175,51 @@ func (b *Bubblewrap) Run(ctx context.Context, c Command) (Result, error) {
 		return Result{}, fmt.Errorf("run sandbox: %w", err)
 	}
 	defer r.close()
+	if c.Limits.Disk < Unlimited {
+		if r.tmp, err = b.makeTmp(r.id, c.UID, c.GID); err != nil {
+			return Result{}, fmt.Errorf("run sandbox: %w", err)
+		}
+	}
 	status, err := b.prepare(r, program)
 	if err != nil {
 		return Result{}, fmt.Errorf("run sandbox: %w", err)
 	}
 	defer status.Close()
 	return r.finish(ctx, status)
+}
+
+// makeTmp makes the directory of a run's /tmp, which close deletes, and after a crash Reap.
+func (b *Bubblewrap) makeTmp(id string, uid, gid int) (string, error) {
+	dir := filepath.Join(b.Dir, tmpDir, id)
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		return "", fmt.Errorf("make /tmp: %w", err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make /tmp: %w", err)
+	}
+	err := os.Chmod(dir, 0o777|os.ModeSticky)
+	if err == nil && unix.Geteuid() == 0 {
+		err = os.Lchown(dir, uid, gid)
+	}
+	if err != nil {
+		_ = os.RemoveAll(dir)
+		return "", fmt.Errorf("make /tmp: %w", err)
+	}
+	return dir, nil
+}
+
+// tmpDir is the folder, in Config.Dir, of the directories of /tmp.
+const tmpDir = "tmp"
+
+// Reap also deletes what an earlier process left of /tmp.
+func (b *Bubblewrap) Reap(ctx context.Context) error {
+	if err := b.engine.Reap(ctx); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(b.Dir, tmpDir)); err != nil {
+		return fmt.Errorf("reap: %w", err)
+	}
+	return nil
 }
 
 // home creates the directory for HOME and follows no links.
@@ -359,7 +398,11 @@ func (b *Bubblewrap) profile(r *run) (args []string, self string, err error) {
 			args = append(args, "--ro-bind", system(p), p)
 		}
 	}
-	tmp := strconv.FormatInt(c.Limits.TmpSize, 10)
+	size := strconv.FormatInt(c.Limits.TmpSize, 10)
+	tmp := []string{"--size", size, "--perms", "1777", "--tmpfs", "/tmp"}
+	if r.tmp != "" {
+		tmp = []string{"--bind", l.show(r.tmp), "/tmp"}
+	}
 	args = append(args, "--proc", "/proc", "--dev", "/dev")
 	if at := l.terminals(); at != "" {
 		args = append(args, "--dev-bind", at, "/dev/pts")
@@ -369,9 +412,9 @@ func (b *Bubblewrap) profile(r *run) (args []string, self string, err error) {
 			args = append(args, "--ro-bind", l.show(dir), at)
 		}
 	}
+	args = append(args, tmp...)
 	args = append(args,
-		"--size", tmp, "--perms", "1777", "--tmpfs", "/dev/shm",
-		"--size", tmp, "--perms", "1777", "--tmpfs", "/tmp",
+		"--size", size, "--perms", "1777", "--tmpfs", "/dev/shm",
 		"--dir", "/var", "--symlink", "../tmp", "/var/tmp",
 		"--dir", "/run/slipway", "--ro-bind", self, inside.Self)
 	if c.Network.Proxy != "" {

@@ -298,8 +298,7 @@ func (l *launch) unstage() {
 		for _, b := range l.binds {
 			points := []string{b.at}
 			if b.layer != "" {
-				lower, layer := b.beside()
-				points = append(points, lower, layer)
+				points = append(points, b.lower())
 			}
 			for _, at := range points {
 				_ = unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)

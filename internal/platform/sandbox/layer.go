@@ -93,10 +93,10 @@ func (b *Bubblewrap) showLayer(r *run, bind Bind) (string, error) {
 	return at, nil
 }
 
-// mountLayer mounts the overlay on s.at. lower and upper are mount points beside it.
+// mountLayer mounts the overlay on s.at.
 func mountLayer(s staged, users *os.File) error {
-	lower, layer := s.beside()
-	for _, at := range []string{s.at, lower, layer} {
+	lower := s.lower()
+	for _, at := range []string{s.at, lower} {
 		if err := os.Mkdir(at, 0o711); err != nil {
 			return err
 		}
@@ -125,9 +125,7 @@ func mountLayer(s staged, users *os.File) error {
 		return err
 	}
 	defer unix.Close(own)
-	if err := unix.Mount("/proc/self/fd/"+strconv.Itoa(own), layer, "", unix.MS_BIND, ""); err != nil {
-		return err
-	}
+	layer := "/proc/self/fd/" + strconv.Itoa(own)
 	// volatile: nothing of it is needed after the command, so fsync(2) doesn't wait for the disk.
 	err = unix.Mount("overlay", s.at, "overlay", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf(
 		"lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=on,index=off,metacopy=off,volatile",
@@ -138,8 +136,8 @@ func mountLayer(s staged, users *os.File) error {
 	return nil
 }
 
-// beside returns the mount points of a layer's source and of the layer.
-func (s staged) beside() (lower, layer string) { return s.at + ".lower", s.at + ".layer" }
+// lower returns the mount point of a layer's source.
+func (s staged) lower() string { return s.at + ".lower" }
 
 // devices returns the numbers of the overlays' file systems.
 func (l *launch) devices() map[uint64]bool {

@@ -152,3 +152,34 @@ for i in range(3000): os.mkdir("d"); os.chdir("d")
 		})
 	}
 }
+
+// /tmp is on disk, a run's own, and deleted with it; what a crash left is deleted at the next start.
+func TestTmp(t *testing.T) {
+	t.Parallel()
+	b := newSandbox(t)
+	c := Command{
+		Argv: []string{"/bin/sh", "-c", "stat -fc %T /tmp; stat -c '%a %U' /tmp; echo a > /tmp/a; ln -s / /tmp/link; ls /tmp"},
+		Work: newWork(t), UID: siteUID(), Limits: small(),
+	}
+	for range 2 {
+		var out bytes.Buffer
+		c.Stdout, c.Stderr = &out, &out
+		res, err := b.Run(t.Context(), c)
+		if err != nil || !res.OK() || !strings.HasSuffix(out.String(), "1777 build\na\nlink\n") || strings.HasPrefix(out.String(), "tmpfs") {
+			t.Errorf("%v %v %q", res, err, out.String())
+		}
+	}
+	left := filepath.Join(b.Dir, tmpDir)
+	if list, err := os.ReadDir(left); err != nil || len(list) > 0 {
+		t.Errorf("left behind: %v, %v", list, err)
+	}
+	if err := os.MkdirAll(filepath.Join(left, "crashed"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Reap(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(left); !os.IsNotExist(err) {
+		t.Errorf("a crash left %s: %v", left, err)
+	}
+}

@@ -42,6 +42,7 @@ type run struct {
 	c       Command
 	id      string
 	launch  launch
+	tmp     string        // directory of /tmp; "" if that is in memory
 	group   *cgroup.Group // nil without cgroups
 	gate    *os.File
 	hold    *os.File // see handshake; nil in a plain run
@@ -390,6 +391,11 @@ func (r *run) close() {
 		r.link.End(errors.New("the program has ended"))
 	}
 	r.launch.unstage()
+	if r.tmp != "" {
+		if err := os.RemoveAll(r.tmp); err != nil {
+			r.log.Warn("files of /tmp not removed", "run", r.id, "err", err)
+		}
+	}
 	if r.group != nil {
 		if err := r.group.Remove(2 * time.Second); err != nil {
 			r.log.Warn("cgroup not removed", "run", r.id, "err", err)

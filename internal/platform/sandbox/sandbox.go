@@ -133,13 +133,13 @@ type Limits struct {
 	Memory  int64         // bytes, including swap, which isn't used
 	Pids    int64         // processes and threads
 	CPU     float64       // cores; 0 means no quota
-	Disk    int64         // bytes on disk in Work plus the growth of writable binds
+	Disk    int64         // bytes on disk in Work and /tmp plus the growth of writable binds
 	Stored  int64         // bytes on disk in Stored binds; 0 means no limit
 	Files   int64         // files and directories in Work and these binds
 	Wall    time.Duration // from start to the kill
 	Output  int64         // bytes of Stdout and Stderr together; more is dropped after a marker line
 	NoFile  int64         // open files per process
-	TmpSize int64         // bytes of /tmp, which is in memory
+	TmpSize int64         // bytes of /dev/shm, which is in memory; without a limit of Disk, of /tmp as well
 	// Foreground says that visitors wait for the command: on a busy machine it gets twice the processor time of builds.
 	Foreground bool
 }

@@ -143,11 +143,15 @@ func inMemory(pids []int) (sum int64) {
 
 func (w *watch) disk() {
 	l := w.r.c.Limits
-	places, stored, layers := []string{w.r.c.Work}, []bool{false}, 0
+	places, stored, whole := []string{w.r.c.Work}, []bool{false}, 1 // the first of them count fully
+	if w.r.tmp != "" {
+		places, stored = append(places, w.r.tmp), append(stored, false)
+		whole++
+	}
 	for _, b := range w.r.c.Binds {
 		if b.Layer != "" {
 			places, stored = append(places, b.Layer), append(stored, false)
-			layers++
+			whole++
 		}
 	}
 	for _, b := range w.r.c.Binds {
@@ -155,8 +159,8 @@ func (w *watch) disk() {
 			places, stored = append(places, b.Source), append(stored, b.Stored)
 		}
 	}
-	base := make([]tally, len(places)) // initial size of the binds; Work and layers count fully
-	for i := 1 + layers; i < len(places); i++ {
+	base := make([]tally, len(places)) // initial size of the binds
+	for i := whole; i < len(places); i++ {
 		base[i] = count(places[i], tally{1 << 62, 1 << 62}, w.done)
 	}
 	most := l.Disk

@@ -4,9 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"slipway/internal/platform/wait"
 )
@@ -100,4 +102,34 @@ func TestWritesAreBounded(t *testing.T) {
 	if said := w.said(); !strings.Contains(said, "EROFS") {
 		t.Errorf("the output is %q", said)
 	}
+}
+
+// BenchmarkLayer starts a Node.js server with and without a layer in turns, until it listens.
+func BenchmarkLayer(b *testing.B) {
+	if os.Geteuid() != 0 {
+		b.Skip("only root makes layers")
+	}
+	w := newWorld(b)
+	s := w.spec("wake", map[string]string{"server.js": `require("http").createServer((q, r) => r.end("up")).listen(process.env.PORT)`})
+	took := map[bool][]time.Duration{}
+	for i := range 2 * b.N {
+		s.ID, s.ReadOnly = "wake"+strconv.Itoa(i), i%2 == 0
+		begun := time.Now()
+		p := w.start(s)
+		for {
+			if c, err := p.Dial(b.Context()); err == nil {
+				_ = c.Close()
+				break
+			}
+		}
+		took[s.ReadOnly] = append(took[s.ReadOnly], time.Since(begun))
+		p.Stop(0)
+	}
+	median := func(list []time.Duration) float64 {
+		slices.Sort(list)
+		return float64(list[len(list)/2].Microseconds()) / 1000
+	}
+	b.ReportMetric(median(took[true]), "ms-without")
+	b.ReportMetric(median(took[false]), "ms-with")
+	b.ReportMetric(median(took[false])/median(took[true]), "ratio")
 }
