@@ -96,7 +96,7 @@ func killed(f Failure) string {
 	case f.OOM || f.Killed == "out of memory":
 		return "Out of memory" + limit(
 			bound(f.MemoryLimit),
-		) + "; reduce the memory that the build uses, for example with fewer workers, or raise the limit"
+		) + "; reduce the memory that the build uses, for example with fewer workers, or ask the operator to raise --build-memory"
 	case f.Killed == "timeout":
 		s := "The " + stage(f) + " timed out"
 		if f.TimeLimit > 0 {
@@ -104,7 +104,8 @@ func killed(f Failure) string {
 		}
 		return s + "; a command that waits for input or watches files never ends by itself"
 	case strings.HasPrefix(f.Killed, "disk"):
-		return "Disk full" + limit(bound(f.DiskLimit)) + "; look for large dependencies, caches or generated files"
+		return "Disk full" + limit(bound(f.DiskLimit)) +
+			"; look for large dependencies, caches or generated files, or ask the operator to raise --build-disk"
 	case f.Killed == "log flood":
 		return "The " + stage(f) + " was stopped because it printed far more than the log limit; look for a loop that prints"
 	case f.Killed == "canceled":

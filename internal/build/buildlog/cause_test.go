@@ -93,7 +93,7 @@ func TestCauseOfFailure(t *testing.T) {
 		"out of memory": {
 			"Error: anything",
 			Failure{ExitCode: 137, OOM: true, MemoryLimit: 1 << 30},
-			"Out of memory: the limit is 1 GiB; reduce the memory that the build uses, for example with fewer workers, or raise the limit",
+			"Out of memory: the limit is 1 GiB; reduce the memory that the build uses, for example with fewer workers, or ask the operator to raise --build-memory",
 		},
 		"time": {
 			"",
@@ -103,7 +103,7 @@ func TestCauseOfFailure(t *testing.T) {
 		"disk": {
 			"",
 			Failure{Killed: "disk limit", DiskLimit: 5 << 29},
-			"Disk full: the limit is 2.5 GiB; look for large dependencies, caches or generated files",
+			"Disk full: the limit is 2.5 GiB; look for large dependencies, caches or generated files, or ask the operator to raise --build-disk",
 		},
 		"flood": {
 			"",

@@ -1,11 +1,14 @@
 package flags
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
 	"os"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"slipway/internal/operator/config"
 	"slipway/internal/operator/recovery"
@@ -63,8 +66,8 @@ type Serve struct {
 	MaxFileSize       int           `help:"Maximum size of one published file in MiB." default:"2048"`
 	GitHistory        int           `help:"Commits of a branch that builds see." default:"10"`
 	MaxReleaseSize    int           `help:"Maximum size of one release in MiB." default:"4096"`
-	BuildMemory       int           `help:"Memory limit of one build in MiB." default:"2048"`
-	BuildDisk         int           `help:"Disk limit of one build in MiB." default:"4096"`
+	BuildMemory       int           `help:"Memory limit of one build in MiB. 0: 4096, or 2048 if the machine has less than 8 GiB." default:"0"`
+	BuildDisk         int           `help:"Disk limit of one build in MiB." default:"12288"`
 	BuildTime         time.Duration `help:"Timeout of one build stage." default:"15m"`
 	Storage           string        `help:"Directory of sites' storage folders that every node mounts. Default: each node has its own in the data directory." placeholder:"DIR"`
 	MariaDB           string        `name:"mariadb" help:"MariaDB server for sites' databases, as mysql://USER:PASSWORD@HOST:PORT, with ?tls=true if encrypted. Default: a private one for each account, if mariadbd is installed." placeholder:"ADDRESS"`
@@ -142,7 +145,7 @@ func (s Serve) Settings(version string) config.Config {
 		MaxFileSize:              s.MaxFileSize,
 		MaxReleaseSize:           s.MaxReleaseSize,
 		Builds:                   s.Builds,
-		BuildMemory:              s.BuildMemory,
+		BuildMemory:              cmp.Or(s.BuildMemory, buildMemory()),
 		BuildDisk:                s.BuildDisk,
 		BuildTime:                s.BuildTime,
 		WordPressSource:          s.WordPress,
@@ -171,4 +174,13 @@ func (s Serve) Logger(w io.Writer) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// buildMemory returns the memory limit of a build that the machine allows, in MiB.
+func buildMemory() int {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil || uint64(info.Totalram)*uint64(info.Unit) < 7<<30 { // 8 GiB, without what the kernel keeps
+		return 2048
+	}
+	return 4096
 }
