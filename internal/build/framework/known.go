@@ -52,7 +52,7 @@ var applications = []application{
 	},
 	{name: "Pico", files: []string{"content-sample/index.md", "index.php"}, storage: []string{"content"}},
 	{
-		name: "WonderCMS", files: []string{"index.php", "themes/sky/theme.php"}, storage: []string{"data"},
+		name: "WonderCMS", files: []string{"index.php", "themes/sky/theme.php"}, storage: []string{"data", "plugins", "themes"},
 		closed: []string{"data/database.js"},
 	},
 	{name: "Uptime Kuma", files: []string{"server/server.js"}, pkg: "uptime-kuma", storage: []string{"data"}},
