@@ -72,10 +72,10 @@ func New(c Config) (*Bundles, error) {
 	c.MaxFiles = cmp.Or(c.MaxFiles, 200_000)
 	c.MaxBytes = cmp.Or(c.MaxBytes, 4<<30)
 	b := &Bundles{c: c, trees: map[place]*tree{}}
-	if err := errors.Join(removeAll(b.path("tmp")), b.distrust()); err != nil {
+	if err := errors.Join(removeAll(b.path("tmp")), removeAll(b.path("trees")), b.distrust()); err != nil {
 		return nil, fmt.Errorf("clear bundles: %w", err)
 	}
-	for _, dir := range []string{"tmp", "trees", "files"} {
+	for _, dir := range []string{"tmp", treesDir, "files"} {
 		if err := os.MkdirAll(b.path(dir), 0o711); err != nil {
 			return nil, fmt.Errorf("make bundles: %w", err)
 		}
@@ -87,7 +87,7 @@ func New(c Config) (*Bundles, error) {
 // them.
 func (b *Bundles) distrust() error {
 	return disk.AfterBoot(b.path("boot"), "by owner", func() error {
-		return errors.Join(removeAll(b.path("trees")), removeAll(b.path("files")), os.MkdirAll(b.c.Dir, 0o711))
+		return errors.Join(removeAll(b.path(treesDir)), removeAll(b.path("files")), os.MkdirAll(b.c.Dir, 0o711))
 	})
 }
 
@@ -129,7 +129,10 @@ func ownerName(owner id.Owner) bool {
 		strings.Trim(string(owner), "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
 }
 
-func (b *Bundles) treeOf(at place) string { return b.path("trees", string(at.owner), string(at.id)) }
+// treesDir is the folder of trees. Versions of before have "trees", whose files no program may write to in a layer.
+const treesDir = "trees2"
+
+func (b *Bundles) treeOf(at place) string { return b.path(treesDir, string(at.owner), string(at.id)) }
 
 func (b *Bundles) take(at place) *tree {
 	b.mu.Lock()
@@ -175,12 +178,12 @@ func (b *Bundles) Run(ctx context.Context) error {
 // Tidy deletes trees that were unused for longer than idle, and files that no tree contains any more. Open writes them
 // again.
 func (b *Bundles) Tidy(idle time.Duration) error {
-	owners, err := os.ReadDir(b.path("trees"))
+	owners, err := os.ReadDir(b.path(treesDir))
 	if err != nil {
 		return fmt.Errorf("tidy bundles: %w", err)
 	}
 	for _, o := range owners {
-		entries, err := os.ReadDir(b.path("trees", o.Name()))
+		entries, err := os.ReadDir(b.path(treesDir, o.Name()))
 		if err != nil {
 			return fmt.Errorf("tidy bundles: %w", err)
 		}

@@ -213,7 +213,7 @@ func TestDamagedBlob(t *testing.T) {
 	if _, _, err := b.Open(t.Context(), "anna", s.ID); err == nil {
 		t.Fatal("a tree was opened although its bytes differ")
 	}
-	if left, _ := os.ReadDir(b.path("trees")); len(left) != 0 {
+	if left, _ := os.ReadDir(b.path(treesDir)); len(left) != 0 {
 		t.Errorf("half a tree stays: %v", left)
 	}
 	store(t, b, map[string]string{"server.js": "console.log(1)"}) // writes the content again
@@ -258,7 +258,7 @@ func TestTidy(t *testing.T) {
 	if got := list(t, dir); !slices.Equal(got, []string{"a 444 used"}) {
 		t.Errorf("what is in use: %v", got)
 	}
-	if _, err := os.Stat(b.path("trees", "anna", string(idle.ID))); err == nil {
+	if _, err := os.Stat(b.path(treesDir, "anna", string(idle.ID))); err == nil {
 		t.Error("an unused tree was kept")
 	}
 	done()
@@ -453,7 +453,7 @@ func BenchmarkTree(b *testing.B) {
 		b.ReportMetric(stored.Sub(begun).Seconds(), "s/store")
 		b.ReportMetric(time.Since(stored).Seconds(), "s/open")
 		b.StopTimer()
-		if err := removeAll(bundles.path("trees", "anna", string(s.ID))); err != nil {
+		if err := removeAll(bundles.path(treesDir, "anna", string(s.ID))); err != nil {
 			b.Fatal(err)
 		}
 		if err := removeAll(bundles.path("files")); err != nil {
