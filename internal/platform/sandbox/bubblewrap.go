@@ -216,6 +216,9 @@ func (b *Bubblewrap) Reap(ctx context.Context) error {
 	if err := b.engine.Reap(ctx); err != nil {
 		return err
 	}
+	if !filepath.IsAbs(b.Dir) {
+		return errors.New("reap: no directory of our own")
+	}
 	if err := os.RemoveAll(filepath.Join(b.Dir, tmpDir)); err != nil {
 		return fmt.Errorf("reap: %w", err)
 	}

@@ -34,8 +34,8 @@ func (b Bind) Upper() string {
 	return filepath.Join(b.Layer, layerUpper)
 }
 
-// Layers reports why layers in dir, which belongs to us, are impossible. It returns nil if they work.
-func (b *Bubblewrap) Layers(dir string, uid int) error {
+// Layers reports why layers in dir over source, which both belong to us, are impossible. It returns nil if they work.
+func (b *Bubblewrap) Layers(dir, source string, uid int) error {
 	if unix.Geteuid() != 0 {
 		return errors.New("the service does not run as root")
 	}
@@ -44,8 +44,14 @@ func (b *Bubblewrap) Layers(dir string, uid int) error {
 		return err
 	}
 	defer os.RemoveAll(trial)
-	bind := Bind{Source: filepath.Join(trial, "source"), Layer: filepath.Join(trial, "layer")}
-	if err := errors.Join(os.Mkdir(bind.Source, 0o755), makeLayer(bind, uid, uid)); err != nil {
+	if trial, err = filepath.EvalSymlinks(trial); err != nil {
+		return err
+	}
+	bind := Bind{Layer: filepath.Join(trial, "layer")}
+	if bind.Source, err = filepath.EvalSymlinks(source); err != nil {
+		return err
+	}
+	if err := makeLayer(bind, uid, uid); err != nil {
 		return err
 	}
 	r := run{engine: &b.engine, c: Command{UID: uid, GID: uid}, id: newID()}
@@ -156,7 +162,7 @@ func (l *launch) devices() map[uint64]bool {
 // users keeps user namespaces that map root to a site's uid.
 type users struct {
 	mu sync.Mutex // guards by
-	// share: total maxUsers sites' (256); owner its sites'; edge all are made again
+	// share: total 256 sites; owner its sites; edge all are made again
 	by map[[2]int]*os.File
 }
 

@@ -71,10 +71,10 @@ func TestLayer(t *testing.T) {
 		t.Skip("only root makes layers")
 	}
 	b := newSandbox(t)
-	if err := b.Layers(t.TempDir(), siteUID()); err != nil {
+	source, c := release(t)
+	if err := b.Layers(t.TempDir(), source, siteUID()); err != nil {
 		t.Fatal(err)
 	}
-	source, c := release(t)
 	before := tree(t, source)
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out

@@ -1,12 +1,12 @@
 package runtime
 
 import (
-	"errors"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -18,28 +18,45 @@ import (
 
 // layerer is a Runner that can keep what a command writes apart from what it sees. *sandbox.Bubblewrap is one.
 type layerer interface {
-	Layers(dir string, uid int) error
+	Layers(dir, source string, uid int) error
 }
 
 // leastFile is how many bytes of the disk limit a file takes at least.
 const leastFile = 4 << 10
 
-// layers reports why programs on this host can't write to a layer.
-func layers(c Config) error {
-	l, ok := c.Runner.(layerer)
-	if !ok {
-		return errors.New("programs run without a sandbox")
+// layers knows whether this host can mount layers.
+type layers struct {
+	mu    sync.Mutex // guards what follows
+	work  bool
+	tried time.Time // the last time without success
+}
+
+// tryAgain is how long a host that couldn't mount a layer isn't asked again: it may have lacked descriptors or room.
+const tryAgain = time.Minute
+
+// layered reports whether programs can write to a layer over a tree.
+func (p *Processes) layered(tree string, uid int) bool {
+	runner, ok := p.c.Runner.(layerer)
+	l := &p.layers
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.work || !ok || !l.tried.IsZero() && time.Since(l.tried) < tryAgain {
+		return l.work
 	}
-	err := l.Layers(c.Dir, 65534) // any uid that isn't root's
-	if err != nil {
-		c.Log.Info("releases are read-only for programs: this host can't mount a layer over them (Linux 5.19 or newer, as root)", "err", err)
+	if err := runner.Layers(p.c.Dir, tree, uid); err != nil {
+		if l.tried.IsZero() {
+			p.c.Log.Info("releases are read-only for programs: this host can't mount layers over them (Linux 5.19 or newer, as root)", "err", err)
+		}
+		l.tried = time.Now()
+		return false
 	}
-	return err
+	l.work = true
+	return true
 }
 
 // layer returns the directory of a program's layer below dir, or "" if its bundle is read-only.
-func (p *Processes) layer(s Spec, dir string) string {
-	if s.ReadOnly || s.PHP != nil || p.layers() != nil {
+func (p *Processes) layer(s Spec, tree, dir string, uid int) string {
+	if s.ReadOnly || s.PHP != nil || !p.layered(tree, uid) {
 		return ""
 	}
 	return filepath.Join(dir, "layer")

@@ -92,7 +92,7 @@ type Processes struct {
 	sharing map[id.Site]map[*process]bool // by site: those that may change its database
 
 	watchdog *watchdog.Watchdog
-	layers   func() error // why no program gets a layer; nil if they do
+	layers   layers
 }
 
 // Connect gives programs their ways, which are made after the engine. It belongs before the first Start.
@@ -110,8 +110,7 @@ func NewProcesses(c Config) (*Processes, error) {
 	}
 	place, _ := c.Runner.(watchdog.Place)
 	return &Processes{
-		layers: sync.OnceValue(func() error { return layers(c) }),
-		c:      c, running: map[*process]id.Site{}, held: map[id.Site]chan struct{}{}, sharing: map[id.Site]map[*process]bool{},
+		c: c, running: map[*process]id.Site{}, held: map[id.Site]chan struct{}{}, sharing: map[id.Site]map[*process]bool{},
 		watchdog: watchdog.New(watchdog.Config{Place: place, Log: c.Log}),
 	}, nil
 }
@@ -187,7 +186,7 @@ func (p *Processes) Start(ctx context.Context, s Spec) (Program, error) {
 	cmd := sandbox.Command{
 		Argv: s.Argv, Dir: path.Join(AppDir, s.Dir), Work: filepath.Join(dir, "work"), UID: uid,
 		Env:   environment(s, tools),
-		Binds: append([]sandbox.Bind{{Source: tree, Target: AppDir, Layer: p.layer(s, dir)}}, tools.Binds...),
+		Binds: append([]sandbox.Bind{{Source: tree, Target: AppDir, Layer: p.layer(s, tree, dir, uid)}}, tools.Binds...),
 		Limits: sandbox.Limits{
 			Memory: s.Limits.Memory, CPU: s.Limits.CPUs, Pids: s.Limits.Pids, Disk: s.Limits.Disk, Files: s.Limits.Disk / leastFile,
 			Wall: forever, Output: endless, Foreground: true,
