@@ -30,12 +30,12 @@ var applications = []application{
 	{name: "FreshRSS", files: []string{"constants.php", "p/i/index.php"}, storage: []string{"data"}, root: "p"},
 	{
 		name: "Grav", files: []string{"system/defines.php", "bin/grav"}, temporary: []string{"cache", "tmp"},
-		storage: []string{"assets", "backup", "images", "logs", "user"},
+		storage: []string{"assets", "backup", "images", "logs", "user/accounts", "user/data"},
 		closed:  []string{"backup", "bin", "cache", "logs", "tmp", "user/accounts", "user/config", "user/data"},
 	},
 	{
 		name: "Kirby", files: []string{"kirby/bootstrap.php"}, temporary: []string{"site/cache"},
-		storage: []string{"content", "media", "site/accounts", "site/logs", "site/sessions"},
+		storage: []string{"media", "site/accounts", "site/logs", "site/sessions"}, // content is the repository's
 		closed:  []string{"content", "kirby", "site"},
 	},
 	{
@@ -50,14 +50,16 @@ var applications = []application{
 		name: "PluXml", files: []string{"core/lib/class.plx.motor.php"}, storage: []string{"data"},
 		closed: []string{"data/articles", "data/commentaires", "data/configuration"},
 	},
-	{name: "Pico", files: []string{"content-sample/index.md", "index.php"}, storage: []string{"content"}},
 	{
 		name: "WonderCMS", files: []string{"index.php", "themes/sky/theme.php"}, storage: []string{"data", "plugins", "themes"},
 		closed: []string{"data/database.js"},
 	},
 	{name: "Uptime Kuma", files: []string{"server/server.js"}, pkg: "uptime-kuma", storage: []string{"data"}},
 	{name: "Node-RED", pkg: "node-red", storage: []string{".node-red", "data"}},
-	{name: "Ghost", pkg: "ghost", storage: []string{"content"}},
+	{
+		name: "Ghost", pkg: "ghost",
+		storage: []string{"content/data", "content/files", "content/images", "content/logs", "content/media", "content/settings"},
+	},
 	{name: "Etherpad", files: []string{"settings.json.template", "src/node/server.ts"}, storage: []string{"var"}},
 }
 
