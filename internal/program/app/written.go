@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"slipway/internal/platform/text"
 	"slipway/internal/program/runtime"
 )
 
@@ -32,6 +33,7 @@ func (l losses) Wrote(list []runtime.Written) {
 		if want.Secrets != nil {
 			w.Path = want.Secrets.Redact(w.Path)
 		}
+		w.Path = text.Printable(w.Path) // a line of the log is one line
 		if len(p.written) < maxWritten && !slices.Contains(p.written, w) {
 			p.written, added = append(p.written, w), append(added, w)
 		}
@@ -51,8 +53,8 @@ func lost(list []runtime.Written) (lines []string) {
 			continue
 		}
 		folders = append(folders, w.Path+"/")
-		text, _ := json.Marshal(w.Path) // strings can always be encoded, and TOML reads them
-		quoted = append(quoted, string(text))
+		name, _ := json.Marshal(w.Path) // strings can always be encoded, and TOML reads them
+		quoted = append(quoted, string(name))
 	}
 	if len(folders) > 0 {
 		lines = append(lines, "Files in "+strings.Join(folders, ", ")+" are lost at the next restart. To keep them: storage = ["+
