@@ -9,8 +9,8 @@ import (
 
 	"github.com/chromedp/cdproto/input"
 
+	"slipway/internal/program/runtime"
 	"slipway/internal/tenant/site"
-	"slipway/internal/web/dashboard/sites"
 )
 
 // A terminal shows a program's output, sends input, follows the window's size, lets the keyboard leave it, and shows
@@ -19,12 +19,12 @@ func TestBrowserTerminal(t *testing.T) {
 	t.Parallel()
 	typed := make(chan string, 100)
 	w := newWorld(t, func(c *Config) {
-		c.Programs = programs{terminal: func(ctx context.Context, s site.Site, x sites.Terminal) (string, error) {
+		c.Programs = programs{terminal: func(ctx context.Context, s site.Site, x *runtime.Terminal) (string, error) {
 			// Colors, cursor positions, hostile text, a title and wide characters.
 			fmt.Fprintf(
 				x.Output,
 				"\x1b]0;title\x07\x1b[2J\x1b[1;1H\x1b[1;32mgreen\x1b[0m <img src=x onerror=slipwayWasHere=1> \x1b[3;5H\x1b[48;5;196;38;2;0;0;0mplaced\x1b[0m \x1b[48;2;255;255;255;38;2;200;30;60mrgb\x1b[0m\r\n日本 wide\r\n%d columns\r\n$ ",
-				x.Columns,
+				x.Size.Columns,
 			)
 			buf := make([]byte, 1<<10)
 			for {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"slipway/internal/platform/db"
+	"slipway/internal/program/runtime"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/sites"
@@ -19,7 +20,7 @@ type programs struct {
 	run      func(command string) (string, error)
 	stored   sites.Storage
 	restart  func()
-	terminal func(ctx context.Context, s site.Site, t sites.Terminal) (string, error)
+	terminal func(ctx context.Context, s site.Site, t *runtime.Terminal) (string, error)
 }
 
 func (p programs) Process(s site.Site) sites.Process {
@@ -58,6 +59,6 @@ func (p programs) RestartSiteTx(context.Context, *db.Tx, site.Site) error {
 
 func (p programs) Storage(context.Context, site.ID) (sites.Storage, error) { return p.stored, nil }
 
-func (p programs) Terminal(ctx context.Context, s site.Site, t sites.Terminal) (string, error) {
+func (p programs) Terminal(ctx context.Context, s site.Site, t *runtime.Terminal) (string, error) {
 	return p.terminal(ctx, s, t)
 }

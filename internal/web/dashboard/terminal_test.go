@@ -17,6 +17,9 @@ import (
 	"time"
 
 	"slipway/internal/build/release"
+	"slipway/internal/program/runtime"
+	"slipway/internal/web/requestinfo"
+	"slipway/internal/web/terminal"
 
 	"github.com/coder/websocket"
 
@@ -191,10 +194,10 @@ func TestTerminal(t *testing.T) {
 	t.Parallel()
 	var opened, closed atomic.Int64
 	w := newWorld(t, func(c *Config) {
-		c.Programs = programs{terminal: func(ctx context.Context, s site.Site, x sites.Terminal) (string, error) {
+		c.Programs = programs{terminal: func(ctx context.Context, s site.Site, x *runtime.Terminal) (string, error) {
 			opened.Add(1)
 			defer closed.Add(1)
-			fmt.Fprintf(x.Output, "%s has %d by %d\r\n", s.Name, x.Columns, x.Rows)
+			fmt.Fprintf(x.Output, "%s has %d by %d\r\n", s.Name, x.Size.Columns, x.Size.Rows)
 			typed := make(chan string)
 			go func() {
 				defer close(typed)
@@ -214,7 +217,7 @@ func TestTerminal(t *testing.T) {
 			for {
 				select {
 				case size := <-x.Sizes:
-					fmt.Fprintf(x.Output, "now %d by %d\r\n", size[0], size[1])
+					fmt.Fprintf(x.Output, "now %d by %d\r\n", size.Columns, size.Rows)
 				case text, ok := <-typed:
 					switch {
 					case !ok:
@@ -247,7 +250,7 @@ func TestTerminal(t *testing.T) {
 	w.program(s, w.deployment(s))
 	b.get(page).want(t, 200, "Enable terminal")
 
-	b.connect(t, at, nil).closes(sites.CloseRefused, "not enabled for this site")
+	b.connect(t, at, nil).closes(terminal.CloseRefused, "not enabled for this site")
 	if opened.Load() != 0 || w.logged("site.terminal") != 0 {
 		t.Error("a terminal opened although the site doesn't allow it")
 	}
@@ -309,27 +312,30 @@ func TestTerminal(t *testing.T) {
 		send func(x *wire)
 		code websocket.StatusCode
 	}{
-		"without a mask":         {func(x *wire) { x.conn.Write([]byte{0x80 | opBinary, 1, 'x'}) }, sites.CloseRefused},
+		"without a mask":         {func(x *wire) { x.conn.Write([]byte{0x80 | opBinary, 1, 'x'}) }, terminal.CloseRefused},
 		"reserved bits":          {func(x *wire) { x.send(0xC0|opBinary, "x") }, websocket.StatusProtocolError},
 		"an unknown kind":        {func(x *wire) { x.send(0x83, "x") }, websocket.StatusProtocolError},
 		"text that is no text":   {func(x *wire) { x.send(0x80|opText, "\xff") }, websocket.StatusInvalidFramePayloadData},
 		"text that says nothing": {func(x *wire) { x.send(0x80|opText, "{}") }, websocket.StatusInvalidFramePayloadData},
 		"too long": {
-			func(x *wire) { x.send(0x80|opBinary, strings.Repeat("x", sites.MaxMessage+1)) },
+			func(x *wire) { x.send(0x80|opBinary, strings.Repeat("x", terminal.MaxMessage+1)) },
 			websocket.StatusMessageTooBig,
 		},
 		"too long in parts": {
-			func(x *wire) { x.send(opBinary, strings.Repeat("x", sites.MaxMessage)); x.send(0x80|opContinue, "x") },
+			func(x *wire) {
+				x.send(opBinary, strings.Repeat("x", terminal.MaxMessage))
+				x.send(0x80|opContinue, "x")
+			},
 			websocket.StatusMessageTooBig,
 		},
 		"a huge length": {func(x *wire) {
-			x.conn.Write(append([]byte{0x80 | opBinary, 0xff, 0x7f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, make([]byte, sites.MaxMessage+1)...))
+			x.conn.Write(append([]byte{0x80 | opBinary, 0xff, 0x7f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, make([]byte, terminal.MaxMessage+1)...))
 		}, websocket.StatusMessageTooBig},
 		"a part of nothing":        {func(x *wire) { x.send(0x80|opContinue, "x") }, websocket.StatusProtocolError},
 		"a message in a message":   {func(x *wire) { x.send(opBinary, "x"); x.send(0x80|opBinary, "x") }, websocket.StatusProtocolError},
 		"a ping in parts":          {func(x *wire) { x.send(opPing, "x") }, websocket.StatusProtocolError},
 		"a long ping":              {func(x *wire) { x.send(0x80|opPing, strings.Repeat("x", 126)) }, websocket.StatusProtocolError},
-		"more output than allowed": {func(x *wire) { x.send(0x80|opBinary, "flood") }, sites.CloseRefused},
+		"more output than allowed": {func(x *wire) { x.send(0x80|opBinary, "flood") }, terminal.CloseRefused},
 	} {
 		x := b.connect(t, at, nil)
 		x.shows("Shop has")
@@ -341,38 +347,38 @@ func TestTerminal(t *testing.T) {
 
 	// The number of terminals per user is limited.
 	var all []*wire
-	for range sites.MaxUserTerminals {
+	for range requestinfo.UserTerminals {
 		x := b.connect(t, at, nil)
 		x.shows("Shop has")
 		all = append(all, x)
 	}
-	b.connect(t, at, nil).closes(sites.CloseRefused, "At most 3 terminals")
+	b.connect(t, at, nil).closes(terminal.CloseRefused, "At most 3 terminals")
 	if _, ok := w.dash.shell.Streams.Terminals.Begin(ada.ID, netip.Addr{}); ok { // the API counts its terminals here, too
 		t.Error("the API opens a fourth terminal")
 	}
 	all[0].conn.Close() // the connection breaks
-	w.eventually("its end is noticed", func() bool { return opened.Load() == closed.Load()+sites.MaxUserTerminals-1 })
+	w.eventually("its end is noticed", func() bool { return opened.Load() == closed.Load()+requestinfo.UserTerminals-1 })
 	all[1].send(0x80|opClose, "\x03\xe8")
-	w.eventually("its end is noticed", func() bool { return opened.Load() == closed.Load()+sites.MaxUserTerminals-2 })
+	w.eventually("its end is noticed", func() bool { return opened.Load() == closed.Load()+requestinfo.UserTerminals-2 })
 
 	// An open terminal ends when terminals are turned off, when the session ends and when the site stops.
 	if p := b.post(page, "allow", "0"); p.status != 303 {
 		t.Fatal(p)
 	}
-	all[2].closes(sites.CloseRefused, "not enabled")
+	all[2].closes(terminal.CloseRefused, "not enabled")
 	b.post(page, "allow", "1")
 	x = b.connect(t, at, nil)
 	x.shows("Shop has")
 	b.post("/sites/" + string(s.ID) + "/stop")
-	x.closes(sites.CloseRefused, "This site is stopped")
-	b.connect(t, at, nil).closes(sites.CloseRefused, "This site is stopped")
+	x.closes(terminal.CloseRefused, "This site is stopped")
+	b.connect(t, at, nil).closes(terminal.CloseRefused, "This site is stopped")
 	b.post("/sites/" + string(s.ID) + "/start")
 	x = b.connect(t, at, nil)
 	x.shows("Shop has")
 	if p := b.post("/sign-out"); p.status != 303 {
 		t.Fatal(p)
 	}
-	x.closes(sites.CloseRefused, "session has ended")
+	x.closes(terminal.CloseRefused, "session has ended")
 	w.eventually("all have ended", func() bool { return opened.Load() == closed.Load() })
 	w.eventually("each end is recorded", func() bool { return w.logged("site.terminal") == w.logged("site.terminal_closed") })
 }
@@ -475,7 +481,7 @@ func TestRunSettings(t *testing.T) {
 func TestTerminalEndsWithTheMembership(t *testing.T) {
 	t.Parallel()
 	w := newConsenting(t, func(c *Config) {
-		c.Programs = programs{terminal: func(ctx context.Context, s site.Site, x sites.Terminal) (string, error) {
+		c.Programs = programs{terminal: func(ctx context.Context, s site.Site, x *runtime.Terminal) (string, error) {
 			fmt.Fprintf(x.Output, "%s is open", s.Name)
 			<-ctx.Done()
 			return "", context.Cause(ctx)
@@ -495,7 +501,7 @@ func TestTerminalEndsWithTheMembership(t *testing.T) {
 		if p := w.ada.post("/teams/acme/members/"+grace+end[0], end[1:]...); p.status != 303 {
 			t.Fatal(p)
 		}
-		x.closes(sites.CloseRefused, "session has ended")
+		x.closes(terminal.CloseRefused, "session has ended")
 		t.Logf("after %s it ends within %s", end[0], time.Since(begun))
 	}
 	w.eventually("each end is recorded", func() bool { return w.logged("site.terminal_closed") == 2 })

@@ -15,6 +15,7 @@ import (
 	"slipway/internal/program/task"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
+	"slipway/internal/web/terminal"
 )
 
 // apps implements Programs with package app.
@@ -124,45 +125,8 @@ func (h apps) Storage(ctx context.Context, id site.ID) (Storage, error) {
 	return Storage{Bytes: u.Bytes, MeasuredAt: u.MeasuredAt, Full: u.Capped > 0}, err
 }
 
-// terminalShell is the command of a terminal: the best shell in the sandbox, with the directory in its prompt.
-const terminalShell = `if command -v bash >/dev/null 2>&1; then export PS1='\w \$ '; exec bash --norc --noprofile; fi; export PS1='$ '; exec sh -i`
-
-// shellTime exceeds the time that a page keeps a terminal open.
-const shellTime = 2 * time.Hour
-
 // Terminal implements [Programs].
-func (h apps) Terminal(ctx context.Context, s site.Site, t Terminal) (string, error) {
-	if s.Runtime == "" || s.Runtime == framework.Static || s.LiveDeployment == "" {
-		return "", fault.New(fault.Conflict, "no_program", "This site has no program",
-			"a terminal opens in the files of an application")
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	sizes := make(chan runtime.Size)
-	// uncaught: passes sizes on
-	go func() {
-		for {
-			select {
-			case size := <-t.Sizes:
-				select {
-				case sizes <- runtime.Size{Columns: size[0], Rows: size[1]}:
-				case <-ctx.Done():
-					return
-				}
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	exit, err := h.Execute(ctx, app.Execution{
-		Deployment: s.LiveDeployment,
-		Command:    task.Command{Shell: terminalShell},
-		Process:    "terminal",
-		Timeout:    shellTime,
-		Terminal:   &runtime.Terminal{Input: t.Input, Output: t.Output, Size: runtime.Size{Columns: t.Columns, Rows: t.Rows}, Sizes: sizes},
-	})
-	if err != nil {
-		return "", err
-	}
-	return "The shell ended: " + exit.Reason, nil
+func (h apps) Terminal(ctx context.Context, s site.Site, t *runtime.Terminal) (string, error) {
+	exit, err := h.Execute(ctx, terminal.Execution(s, terminal.Shell, t))
+	return "The shell ended: " + exit.Reason, err
 }

@@ -13,7 +13,6 @@ import (
 	"slipway/internal/platform/id"
 
 	"slipway/internal/platform/dbtest"
-	"slipway/internal/platform/fault"
 	"slipway/internal/program/app"
 	"slipway/internal/program/runtime"
 	"slipway/internal/tenant/site"
@@ -59,21 +58,16 @@ func TestTerminalOfSite(t *testing.T) {
 		}),
 	})}
 	s := site.Site{ID: "site", Runtime: "node", LiveDeployment: "dep_1", Status: site.Active}
-	for _, bad := range []site.Site{{}, {Runtime: "static", LiveDeployment: "dep_1"}, {Runtime: "node"}} {
-		if _, err := h.Terminal(t.Context(), bad, Terminal{}); fault.As(err) == nil || fault.As(err).Code != "no_program" {
-			t.Errorf("%+v: %v", bad, err)
-		}
-	}
 	in, typed := io.Pipe()
 	var out bytes.Buffer
-	sizes := make(chan [2]int)
+	sizes := make(chan runtime.Size, 1)
 	type end struct {
 		how string
 		err error
 	}
 	ended := make(chan end, 1)
 	go func() {
-		how, err := h.Terminal(t.Context(), s, Terminal{Input: in, Output: &out, Columns: 100, Rows: 30, Sizes: sizes})
+		how, err := h.Terminal(t.Context(), s, &runtime.Terminal{Input: in, Output: &out, Size: runtime.Size{Columns: 100, Rows: 30}, Sizes: sizes})
 		ended <- end{how, err}
 	}()
 	spec := <-e.specs
@@ -86,7 +80,7 @@ func TestTerminalOfSite(t *testing.T) {
 	if n := h.Running("owner"); n != 1 {
 		t.Errorf("the owner runs %d, want 1", n)
 	}
-	sizes <- [2]int{60, 20}
+	sizes <- runtime.Size{Columns: 60, Rows: 20}
 	if got := <-spec.Terminal.Sizes; got != (runtime.Size{Columns: 60, Rows: 20}) {
 		t.Errorf("resized to %+v", got)
 	}

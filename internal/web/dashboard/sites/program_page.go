@@ -7,6 +7,7 @@ import (
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/program/runtime"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
@@ -157,5 +158,5 @@ type Programs interface {
 	Storage(ctx context.Context, id site.ID) (Storage, error)
 	// Terminal runs a shell in the live deployment's sandbox until it exits or ctx ends, and returns in words how it
 	// ended.
-	Terminal(ctx context.Context, s site.Site, t Terminal) (how string, err error)
+	Terminal(ctx context.Context, s site.Site, t *runtime.Terminal) (how string, err error)
 }
