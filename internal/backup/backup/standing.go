@@ -102,26 +102,6 @@ func noteEndTx(ctx context.Context, tx *db.Tx, c Copy, damaged []string, why str
 		db.Now(), max(db.At(c.Proven()), 0), strings.Join(damaged, ","))
 }
 
-// NoteCheck writes what slipway backup verify found of a backup into the database of its installation.
-func NoteCheck(ctx context.Context, d *db.DB, id ID, whole bool) error {
-	return d.Write(ctx, func(tx *db.Tx) error {
-		s, err := StandingOf(ctx, tx)
-		if err != nil {
-			return err
-		}
-		var damaged []string
-		for _, x := range s.Damaged {
-			if x != string(id) {
-				damaged = append(damaged, x)
-			}
-		}
-		if whole {
-			return noteTx(ctx, tx, `proven_at = $2, damaged = $3`, db.Now(), strings.Join(damaged, ","))
-		}
-		return noteTx(ctx, tx, `damaged = $2`, strings.Join(append(damaged, string(id)), ","))
-	})
-}
-
 // tellAgain is how soon operators are told again of a problem that lasts.
 const tellAgain = 24 * time.Hour
 
