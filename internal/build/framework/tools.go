@@ -1,7 +1,9 @@
 package framework
 
 import (
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 
 	"slipway/internal/build/configfile"
@@ -57,6 +59,11 @@ func otherGenerators() []preset {
 				}
 				d.Build = p.ours("mdbook", "build")
 				d.tool("mdbook", worktree.ToolVersion(p.read(".tool-versions"), "mdbook"))
+				for _, name := range slices.Sorted(maps.Keys(f.Output)) {
+					if name != "html" && rendererName.MatchString(name) { // a program beside mdBook: the pages don't need it
+						d.env("MDBOOK_OUTPUT__"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))+"__OPTIONAL", "true")
+					}
+				}
 				if len(f.Output) > 1 { // with several renderers each has a folder of its own
 					d.output(worktree.Join(out, "html"), "book", out)
 					return
@@ -256,6 +263,8 @@ func (p *project) python(d *draft, packages ...string) {
 	}
 	d.cache("~/.cache/pip")
 }
+
+var rendererName = lazyregexp.New(`^[a-z][a-z0-9-]{0,40}$`)
 
 func gem(p *project, name string) bool {
 	return regexp.MustCompile(`(?m)^\s*gem\s+["']` + name + `["']`).MatchString(p.read("Gemfile"))
