@@ -13,6 +13,7 @@ type application struct {
 	pkg   string   // the name of its package.json, or a dependency. Optional: files decide.
 	// Folders that it writes to, as Start has them.
 	storage, temporary []string
+	extensions         []string // PHP: those that it needs and names nowhere
 	closed             []string // PHP: what visitors never read, relative to the document root, as the manual asks for
 	root               string   // PHP: the folder that is served, if it isn't the one with the first index.php
 }
@@ -40,15 +41,18 @@ var applications = []application{
 	},
 	{
 		name: "Bludit", files: []string{"bl-kernel/boot/init.php"}, storage: []string{"bl-content"},
-		closed: []string{"bl-content/databases", "bl-content/pages", "bl-content/workspaces"},
+		extensions: []string{"dom", "gd", "json", "mbstring", "zip"},
+		closed:     []string{"bl-content/databases", "bl-content/pages", "bl-content/workspaces"},
 	},
 	{
 		name: "GetSimple", files: []string{"admin/inc/common.php", "temp.gsconfig.php"}, storage: []string{"backups", "data"},
-		closed: []string{"backups", "data/cache", "data/other", "data/pages", "data/users"},
+		extensions: []string{"curl", "gd", "simplexml", "zip"},
+		closed:     []string{"backups", "data/cache", "data/other", "data/pages", "data/users"},
 	},
 	{
 		name: "PluXml", files: []string{"core/lib/class.plx.motor.php"}, storage: []string{"data"},
-		closed: []string{"data/articles", "data/commentaires", "data/configuration"},
+		extensions: []string{"gd", "xml"},
+		closed:     []string{"data/articles", "data/commentaires", "data/configuration"},
 	},
 	{
 		name: "WonderCMS", files: []string{"index.php", "themes/sky/theme.php"}, storage: []string{"data", "plugins", "themes"},
@@ -88,6 +92,11 @@ func (p *project) known(d *draft) {
 			}
 			if d.Runtime == PHP {
 				d.Start.Closed = append(slices.Clone(d.Start.Closed), a.closed...)
+				for i := range d.Tools {
+					if d.Tools[i].Name == "php" {
+						d.Tools[i].Extensions = append(slices.Clone(d.Tools[i].Extensions), a.extensions...)
+					}
+				}
 			}
 			d.Start.Temporary = append(slices.Clone(d.Start.Temporary), a.temporary...)
 			if place := p.s.place.DocumentRoot; a.root != "" && place == nil && d.Runtime == PHP {
