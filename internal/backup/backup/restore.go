@@ -350,13 +350,14 @@ func (s *Backups) restoreStep(ctx context.Context, r Restore) error {
 			return err
 		}
 	}
-	if err := snapshot.PutAll(ctx, s.c.Storage, r.Site, data.swaps); err != nil {
-		return fmt.Errorf("restore %s: %w", r.Site, err)
-	}
+	// Before the folders: the server may refuse it, for instance because a table is in use.
 	for name, list := range data.tables {
 		if err := data.databases[name].PutTables(ctx, b.Owner, r.Site, name, list); err != nil {
 			return err
 		}
+	}
+	if err := snapshot.PutAll(ctx, s.c.Storage, r.Site, data.swaps); err != nil {
+		return fmt.Errorf("restore %s: %w", r.Site, err)
 	}
 	err = s.c.DB.Write(ctx, func(tx *db.Tx) error {
 		o, err := s.c.Operations.GetTx(ctx, tx, r.Operation)

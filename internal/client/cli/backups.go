@@ -99,8 +99,8 @@ func (n createBackup) Run(ctx context.Context, e *Env) error {
 type restoreBackup struct {
 	target
 	Backup string   `arg:"" help:"Id of the backup, bkp_…"`
-	Table  []string `help:"Restore only this table of the databases. May be repeated." placeholder:"TABLE" sep:"none"`
-	Path   []string `help:"Restore only this file or folder of the storage. May be repeated." placeholder:"PATH" sep:"none"`
+	Table  []string `help:"Restore only this table of the databases. May be repeated." env:"-" placeholder:"TABLE" sep:"none"`
+	Path   []string `help:"Restore only this file or folder of the storage. May be repeated." env:"-" placeholder:"PATH" sep:"none"`
 	Yes    string   `env:"-" help:"Confirm by the site's slug instead of typing it." placeholder:"SLUG"`
 }
 

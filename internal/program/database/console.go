@@ -222,6 +222,9 @@ func explain(err error) error {
 // onlyReads matches statements that a query without Write may have. The transaction that they run in is read-only as well.
 var onlyReads = lazyregexp.New(`(?i)^(SELECT|SHOW|DESCRIBE|DESC|EXPLAIN|WITH|VALUES)\b`)
 
+// localFile matches statements that ask the client for a file.
+var localFile = lazyregexp.New(`(?is)^LOAD\s+(DATA|XML)\b.*\bLOCAL\s+INFILE\b`)
+
 // plainComments matches comments before a statement that the server doesn't execute.
 var plainComments = lazyregexp.New(`^(?:\s+|--[ \t][^\n]*(?:\n|$)|#[^\n]*(?:\n|$)|/\*[^!M](?:[^*]|\*+[^*/])*\*+/|/\*\*/)+`)
 
@@ -231,6 +234,8 @@ func (d *Databases) Ask(ctx context.Context, who Person, x Database, q Statement
 	switch {
 	case q.SQL == "" || len(q.SQL) > maxStatement || !utf8.ValidString(q.SQL) || strings.ContainsRune(q.SQL, 0):
 		return Answer{}, fault.New(fault.Invalid, "invalid_query", "Invalid query", fmt.Sprintf("1 to %d KiB of SQL", maxStatement>>10))
+	case localFile.MatchString(q.SQL): // the driver would refuse it, in its own words
+		return Answer{}, fault.New(fault.Invalid, "invalid_query", "Files can't be loaded here", "load them in a terminal")
 	case !q.Write && !onlyReads.MatchString(plainComments.ReplaceAllString(q.SQL, "")):
 		return Answer{}, fault.New(fault.Invalid, "query_writes", "This query would change the database",
 			"without changes, a query begins with SELECT, SHOW, DESCRIBE, EXPLAIN, WITH or VALUES; allow changes for this query")

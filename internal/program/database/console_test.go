@@ -105,6 +105,14 @@ func TestConsole(t *testing.T) {
 	if got, err := w.Ask(t.Context(), who, x, database.Statement{SQL: "DELETE FROM posts WHERE id <= 5", Write: true}); err != nil || got.Affected != 5 {
 		t.Errorf("%+v, %v", got, err)
 	}
+	for _, q := range []string{
+		"LOAD DATA LOCAL INFILE '/etc/passwd' INTO TABLE posts", "LOAD DATA INFILE '/etc/passwd' INTO TABLE posts", "DROP DATABASE mysql",
+		"DROP TABLE `" + y.Schema + "`.secret", "CREATE USER anybody", "SET GLOBAL max_connections = 1",
+	} {
+		if _, err := w.Ask(t.Context(), who, x, database.Statement{SQL: q, Write: true}); fault.As(err) == nil {
+			t.Errorf("%s: %v", q, err)
+		}
+	}
 	if got, err := w.Ask(t.Context(), who, x, database.Statement{SQL: "SELECT a.id FROM posts a, posts b"}); err != nil || len(got.Rows) != database.MaxRows || !got.More {
 		t.Errorf("%d rows, %v", len(got.Rows), err)
 	}

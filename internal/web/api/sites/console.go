@@ -1,6 +1,7 @@
 package sites
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"reflect"
@@ -188,6 +189,7 @@ func (a *API) exportTable(ctx context.Context, r contract.Route, in *exportTable
 	if err := contract.OneOf("format", in.Format, database.Formats...); err != nil {
 		return nil, err
 	}
+	format := cmp.Or(in.Format, database.Formats[0])
 	f, err := in.filter()
 	if err != nil {
 		return nil, err
@@ -201,7 +203,7 @@ func (a *API) exportTable(ctx context.Context, r contract.Route, in *exportTable
 		ctx, cancel := context.WithTimeout(hctx.Context(), 15*time.Minute)
 		defer cancel()
 		out := &begun{w: w, name: in.Table + ".csv", kind: "text/csv; charset=utf-8"}
-		if in.Format == "sql" {
+		if format == "sql" {
 			out.name, out.kind = in.Table+".sql", "application/sql"
 		}
 		if req.Method == http.MethodHead {
@@ -223,7 +225,7 @@ func (a *API) exportTable(ctx context.Context, r contract.Route, in *exportTable
 			})
 		})
 		out.to = contract.Patiently(ctx, w)
-		err := a.Databases.Export(ctx, person(c), x, f, in.Format, out)
+		err := a.Databases.Export(ctx, person(c), x, f, format, out)
 		switch {
 		case err == nil:
 		case !out.sent:
