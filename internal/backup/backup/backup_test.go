@@ -1074,6 +1074,20 @@ func TestRestoreTables(t *testing.T) {
 	if o.Status != operation.Failed || !strings.Contains(o.Error, "no such table") || contents(t, dir)["dog.jpg"] != "purr" {
 		t.Errorf("a table that isn't there: %+v, %q", o, contents(t, dir))
 	}
+	// Versions that would restore whole databases must not take the job.
+	p, err := w.PlanRestore(t.Context(), anna, b.ID, RestoreTo{Tables: []string{"posts"}})
+	ok(t, err)
+	var kind string
+	ok(t, w.db.Write(t.Context(), func(tx *db.Tx) error {
+		o, err := w.RestoreTx(t.Context(), tx, anna, p)
+		if err != nil {
+			return err
+		}
+		return tx.QueryRow(t.Context(), `SELECT kind FROM jobs WHERE uniq = $1`, restoresOf(b.ID)+string(o.ID)).Scan(&kind)
+	}))
+	if kind == (Restore{}).Kind() {
+		t.Errorf("the job is of the kind %s", kind)
+	}
 	other := w.site("other", map[string]string{"index.html": "mine"})
 	many := make([]string, maxTables+1)
 	for i := range many {

@@ -113,8 +113,8 @@ func (s *scratch) PutTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, i
 	return s.put(ctx, tx, owner, id, name, place)
 }
 
-// HasTables knows the table posts alone.
-func (s *scratch) HasTables(_ context.Context, list []string) error {
+// CheckTables knows the table posts alone.
+func (s *scratch) CheckTables(_ context.Context, _ account.OwnerID, _ site.ID, _ string, list []string) error {
 	if !slices.Equal(list, []string{"posts"}) {
 		return fault.New(fault.NotFound, "table_not_found", "The backup has no such table", "it has posts")
 	}

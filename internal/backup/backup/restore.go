@@ -50,6 +50,12 @@ type Restore struct {
 // Kind names the job.
 func (Restore) Kind() string { return "backup.restore" }
 
+// restoreTables is a Restore of some tables. Versions that don't know Tables would restore whole databases, so they must not take it.
+type restoreTables struct{ Restore }
+
+// Kind names the job.
+func (restoreTables) Kind() string { return "backup.restore_tables" }
+
 // RestoreTo says what to restore, and where to. The zero value restores all of the backup
 // to its own site.
 type RestoreTo struct {
@@ -264,7 +270,11 @@ func (s *Backups) RestoreTx(ctx context.Context, tx *db.Tx, owner account.OwnerI
 		return o, err
 	}
 	r.Operation = o.ID
-	_, err = job.Enqueue(ctx, tx, r, job.Options{Queue: QueueName, Unique: restoresOf(r.Backup) + string(o.ID), Share: string(owner)})
+	var work job.Args = r
+	if len(r.Tables) > 0 {
+		work = restoreTables{r}
+	}
+	_, err = job.Enqueue(ctx, tx, work, job.Options{Queue: QueueName, Unique: restoresOf(r.Backup) + string(o.ID), Share: string(owner)})
 	return o, err
 }
 
@@ -584,7 +594,7 @@ func (s *Backups) prepareDatabases(ctx context.Context, r Restore, in *snapshot.
 		}
 		d.databases[name] = l
 		if list := d.tables[name]; list != nil {
-			if err := l.HasTables(ctx, list); err != nil {
+			if err := l.CheckTables(ctx, in.Owner, r.Site, name, list); err != nil {
 				return err
 			}
 		}

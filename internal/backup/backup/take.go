@@ -65,13 +65,15 @@ func (s *Backups) Work(j *job.Jobs) {
 		}
 		return s.verified(ctx, v, "", words(why))
 	}), s.verify)
-	job.Handle(j, policy(func(ctx context.Context, args []byte, why error) error {
+	restoring := policy(func(ctx context.Context, args []byte, why error) error {
 		var r Restore
 		if err := json.Unmarshal(args, &r); err != nil {
 			return err
 		}
 		return s.endRestore(ctx, r, words(why), nil)
-	}), s.restore)
+	})
+	job.Handle(j, restoring, s.restore)
+	job.Handle(j, restoring, func(ctx context.Context, r restoreTables, n int64) error { return s.restore(ctx, r.Restore, n) })
 	job.Handle(j, job.Policy{
 		Timeout:  24 * time.Hour,
 		Attempts: 20,

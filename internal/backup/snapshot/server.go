@@ -57,8 +57,8 @@ type Loaded interface {
 	Access() database.Access
 	// PutTx makes it the site's database of that name.
 	PutTx(ctx context.Context, tx *db.Tx, owner account.OwnerID, id site.ID, name string, place int64) error
-	// HasTables returns a fault unless it has all of these tables, and PutTables can put them.
-	HasTables(ctx context.Context, tables []string) error
+	// CheckTables returns a fault unless it has all of these tables, and PutTables can put them.
+	CheckTables(ctx context.Context, owner account.OwnerID, id site.ID, name string, tables []string) error
 	// PutTables puts these tables in the place of those of the site's database of that name.
 	PutTables(ctx context.Context, owner account.OwnerID, id site.ID, name string, tables []string) error
 	// Drop does nothing after PutTx.

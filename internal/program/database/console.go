@@ -1,11 +1,13 @@
 package database
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"encoding/csv"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -32,16 +34,21 @@ const (
 	maxStatement  = 64 << 10
 	MaxRows       = 500
 	maxAnswer     = 4 << 20
+	maxDiscarded  = 256 << 20 // of a statement that may write: what is over maxAnswer is read and dropped
 	maxExported   = 512 << 20
-	maxConsoles   = 8
 	maxTables     = 2000
 	maxColumnsOf  = 4096 // MariaDB's own limit
 	consoleMemory = 64 << 20
 )
 
 func newConsoles() *fair.Pool {
-	// share: total 8 queries of people; owner 1 of a user; edge 429
-	return fair.New(fair.Config{Places: maxConsoles, Owner: 1})
+	// share: total 8 queries of people; owner 2, 1 of a user; edge 429
+	return fair.New(fair.Config{Places: 8, Owner: 2, Site: 1})
+}
+
+func newExports() *fair.Pool {
+	// share: total 2 exports of tables, each of which may hold a row of 64 MiB; owner 1; edge 429
+	return fair.New(fair.Config{Places: 2, Owner: 1})
 }
 
 // Person is a user who asks a database for its owner.
@@ -89,6 +96,8 @@ type Filter struct {
 	Value      string
 	Page       int // from 1
 	Limit      int // at most MaxRows
+
+	insertable bool // without columns that the server computes
 }
 
 // Conditions are those of a Filter.
@@ -110,16 +119,20 @@ func (c *console) explain(err error) error {
 }
 
 // console opens a connection to a database with its site's own rights, for one person, and bounds what it returns.
-func (d *Databases) console(ctx context.Context, who Person, x Database, most int64) (_ *console, err error) {
+func (d *Databases) console(ctx context.Context, who Person, x Database, pool *fair.Pool, most int64) (_ *console, err error) {
 	var over atomic.Bool
 	if x.Status != Active {
 		return nil, fault.New(fault.Conflict, "database_not_ready", "The database is not ready", "its status is "+string(x.Status))
 	}
-	release, ok := d.consoles.Try(fair.Who{Owner: string(who.User)})
+	release, ok := pool.Try(fair.Who{Owner: string(who.Owner), Site: string(who.User)})
 	if !ok {
+		details := "a user runs one query at a time, an account two, and this server eight"
+		if pool == d.exports {
+			details = "an account exports one table at a time, and this server two"
+		}
 		return nil, &fault.Error{
-			Kind: fault.Limited, Message: "Another query is running", Details: "a user runs one query at a time", Code: "too_many_queries",
-			RetryAfter: 2 * time.Second,
+			Kind: fault.Limited, Message: "Too many queries are running", Details: details + "; try again in a moment",
+			Code: "too_many_queries", RetryAfter: 2 * time.Second,
 		}
 	}
 	defer func() {
@@ -135,7 +148,7 @@ func (d *Databases) console(ctx context.Context, who Person, x Database, most in
 	if err != nil {
 		return nil, err
 	}
-	_, away, err := s.use(ctx)
+	a, away, err := s.use(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -158,15 +171,20 @@ func (d *Databases) console(ctx context.Context, who Person, x Database, most in
 		away()
 		return nil, fmt.Errorf("connect to database: %w", err)
 	}
-	pool := sql.OpenDB(connector)
+	own := sql.OpenDB(connector)
 	// share: none, one connection of one person
-	pool.SetMaxOpenConns(1)
+	own.SetMaxOpenConns(1)
 	closeAll := func() {
-		_ = pool.Close()
+		_ = own.Close()
 		away()
 	}
-	conn, err := pool.Conn(ctx)
+	conn, err := own.Conn(ctx)
 	if err != nil {
+		closeAll()
+		return nil, explain(err)
+	}
+	var number int64
+	if err := conn.QueryRowContext(ctx, "SELECT CONNECTION_ID()").Scan(&number); err != nil {
 		closeAll()
 		return nil, explain(err)
 	}
@@ -177,7 +195,11 @@ func (d *Databases) console(ctx context.Context, who Person, x Database, most in
 		_, _ = conn.ExecContext(ctx, q) // a server of the operator's may know no such bound
 	}
 	return &console{conn, &over, func() {
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // its rows aren't read to their end
+		// A statement may have lifted its own bound, and rows may be left: neither outlives the connection.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_, _ = a.sql.ExecContext(ctx, fmt.Sprintf("KILL %d", number)) // an error: it has ended
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 		closeAll()
 		release()
 	}}, nil
@@ -246,7 +268,11 @@ func (d *Databases) Ask(ctx context.Context, who Person, x Database, q Statement
 func (d *Databases) ask(ctx context.Context, who Person, x Database, q Statement, most int, args ...any) (out Answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, queryTime+5*time.Second)
 	defer cancel()
-	conn, err := d.console(ctx, who, x, maxAnswer)
+	left := int64(maxAnswer)
+	if q.Write {
+		left = maxDiscarded
+	}
+	conn, err := d.console(ctx, who, x, d.consoles, left)
 	if err != nil {
 		return out, err
 	}
@@ -267,16 +293,28 @@ func (d *Databases) ask(ctx context.Context, who Person, x Database, q Statement
 	for rows.Next() {
 		if len(out.Rows) == most {
 			out.More = true
+			if q.Write { // its rows are read to their end: a change that is cut off may be undone
+				continue
+			}
 			break
 		}
 		row, err := read.row()
 		if err != nil {
 			return out, conn.explain(err)
 		}
+		size := 0
+		for _, c := range row {
+			size += len(c.Text)
+		}
+		if left -= int64(size); q.Write && left < maxDiscarded-maxAnswer {
+			out.More = true
+			most = len(out.Rows)
+			continue
+		}
 		out.Rows = append(out.Rows, row)
 	}
 	out.Took = time.Since(begun)
-	if out.More {
+	if out.More && !q.Write {
 		return out, nil
 	}
 	if err := rows.Err(); err != nil {
@@ -372,8 +410,8 @@ func (d *Databases) Rows(ctx context.Context, who Person, x Database, f Filter) 
 
 // selection returns the SELECT of a filter. Names that it has are those of the database.
 func (d *Databases) selection(ctx context.Context, who Person, x Database, f Filter) (q string, args []any, err error) {
-	got, err := d.ask(ctx, who, x, Statement{SQL: `SELECT column_name FROM information_schema.columns WHERE table_schema = DATABASE()
-		AND table_name = ? ORDER BY ordinal_position`}, maxColumnsOf, f.Table)
+	got, err := d.ask(ctx, who, x, Statement{SQL: `SELECT column_name, COALESCE(is_generated, '') FROM information_schema.columns
+		WHERE table_schema = DATABASE() AND table_name = ? ORDER BY ordinal_position`}, maxColumnsOf, f.Table)
 	if err != nil {
 		return "", nil, err
 	}
@@ -387,7 +425,17 @@ func (d *Databases) selection(ctx context.Context, who Person, x Database, f Fil
 		}
 		return fault.New(fault.Invalid, "invalid_column", "Invalid column", "the table has no such column").Got(text.Clip(name, 64))
 	}
-	q = "SELECT * FROM " + quote(f.Table)
+	what := "*"
+	if f.insertable {
+		var names []string
+		for _, r := range got.Rows {
+			if r[1].Text != "ALWAYS" {
+				names = append(names, quote(r[0].Text))
+			}
+		}
+		what = strings.Join(names, ", ")
+	}
+	q = "SELECT " + what + " FROM " + quote(f.Table)
 	if f.Column != "" {
 		if err := known(f.Column); err != nil {
 			return "", nil, err
@@ -433,13 +481,14 @@ func (d *Databases) Export(ctx context.Context, who Person, x Database, f Filter
 	if !slices.Contains(Formats, format) {
 		return fault.New(fault.Invalid, "invalid_format", "Invalid format", "one of "+strings.Join(Formats, ", ")).Got(format)
 	}
+	f.insertable = format == "sql"
 	q, args, err := d.selection(ctx, who, x, f)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, exportTime)
 	defer cancel()
-	conn, err := d.console(ctx, who, x, maxExported)
+	conn, err := d.console(ctx, who, x, d.exports, maxExported)
 	if err != nil {
 		return err
 	}
@@ -455,71 +504,110 @@ func (d *Databases) Export(ctx context.Context, who Person, x Database, f Filter
 	if err != nil {
 		return conn.explain(err)
 	}
-	read := newReader(rows, len(columns))
+	out := bufio.NewWriterSize(w, 64<<10)
 	if format == "csv" {
-		err = writeCSV(w, rows, read, columns)
+		err = writeCSV(out, newReader(rows, len(columns)), columns)
 	} else {
-		err = writeSQL(w, rows, read, f.Table, columns)
+		err = writeSQL(out, newReader(rows, len(columns)), f.Table, columns)
 	}
-	return conn.explain(errors.Join(err, rows.Err()))
+	return conn.explain(errors.Join(err, rows.Err(), out.Flush()))
 }
 
-func writeCSV(w io.Writer, rows *sql.Rows, read *reader, columns []string) error {
-	out := csv.NewWriter(w)
-	if err := out.Write(columns); err != nil {
-		return err
+// next reads a row into raw and reports whether there is one.
+func (r *reader) next() (bool, error) {
+	if !r.rows.Next() {
+		return false, nil
 	}
-	line := make([]string, len(columns))
-	for rows.Next() {
-		row, err := read.row()
-		if err != nil {
-			return err
-		}
-		for i, c := range row {
-			line[i] = c.Text
-		}
-		if err := out.Write(line); err != nil {
-			return err
-		}
-	}
-	out.Flush()
-	return out.Error()
+	return true, r.rows.Scan(r.into...)
 }
 
-func writeSQL(w io.Writer, rows *sql.Rows, read *reader, table string, columns []string) error {
+// hexed reports whether a value is written in hexadecimal digits.
+func (r *reader) hexed(i int) bool { return r.binary[i] || !utf8.Valid(r.raw[i]) }
+
+// writeCSV writes rows as RFC 4180 has them. Values are written piece by piece: one may have many megabytes.
+func writeCSV(w *bufio.Writer, read *reader, columns []string) error {
+	field := func(i int, b []byte) {
+		if i > 0 {
+			_ = w.WriteByte(',')
+		}
+		if !bytes.ContainsAny(b, "\",\r\n") {
+			_, _ = w.Write(b)
+			return
+		}
+		_ = w.WriteByte('"')
+		for part := range bytes.SplitAfterSeq(b, []byte{'"'}) {
+			_, _ = w.Write(part)
+			if bytes.HasSuffix(part, []byte{'"'}) {
+				_ = w.WriteByte('"')
+			}
+		}
+		_ = w.WriteByte('"')
+	}
+	for i, c := range columns {
+		field(i, []byte(c))
+	}
+	_ = w.WriteByte('\n')
+	for {
+		more, err := read.next()
+		if !more || err != nil {
+			return err
+		}
+		for i, b := range read.raw {
+			if b != nil && read.hexed(i) {
+				field(i, []byte("0x"))
+				_, _ = hex.NewEncoder(w).Write(b)
+				continue
+			}
+			field(i, b)
+		}
+		if err := w.WriteByte('\n'); err != nil { // the first error of a write stays
+			return err
+		}
+	}
+}
+
+// writeSQL writes rows as statements that insert them. Values are written piece by piece: one may have many megabytes.
+func writeSQL(w *bufio.Writer, read *reader, table string, columns []string) error {
 	names := make([]string, len(columns))
 	for i, c := range columns {
 		names[i] = quote(c)
 	}
-	// Text is escaped as with backslashes, which a mode may turn off.
-	if _, err := io.WriteString(w, "SET NAMES utf8mb4;\nSET SESSION sql_mode = '';\n"); err != nil {
-		return err
-	}
+	// Text is escaped with backslashes, which another mode turns off; and a 0 is no wish for a number.
+	_, _ = w.WriteString("SET NAMES utf8mb4;\nSET SESSION sql_mode = 'NO_AUTO_VALUE_ON_ZERO';\n")
 	head := "INSERT INTO " + quote(table) + " (" + strings.Join(names, ", ") + ") VALUES ("
-	escape := strings.NewReplacer(`\`, `\\`, "'", `\'`, "\x00", `\0`, "\n", `\n`, "\r", `\r`, "\x1a", `\Z`)
-	for rows.Next() {
-		row, err := read.row()
-		if err != nil {
+	escape := map[byte]string{'\\': `\\`, '\'': `\'`, 0: `\0`, '\n': `\n`, '\r': `\r`, 0x1a: `\Z`}
+	for {
+		more, err := read.next()
+		if !more || err != nil {
 			return err
 		}
-		values := make([]string, len(row))
-		for i, c := range row {
+		_, _ = w.WriteString(head)
+		for i, b := range read.raw {
+			if i > 0 {
+				_, _ = w.WriteString(", ")
+			}
 			switch {
-			case c.Null:
-				values[i] = "NULL"
-			case c.Text == "0x":
-				values[i] = "''"
-			case read.binary[i] || strings.HasPrefix(c.Text, "0x") && !utf8.Valid(read.raw[i]):
-				values[i] = c.Text
+			case b == nil:
+				_, _ = w.WriteString("NULL")
+			case len(b) > 0 && read.hexed(i):
+				_, _ = w.WriteString("0x")
+				_, _ = hex.NewEncoder(w).Write(b)
 			default:
-				values[i] = "'" + escape.Replace(c.Text) + "'"
+				_ = w.WriteByte('\'')
+				for _, c := range b {
+					if text, special := escape[c]; special {
+						_, _ = w.WriteString(text)
+					} else {
+						_ = w.WriteByte(c)
+					}
+				}
+				_ = w.WriteByte('\'')
 			}
 		}
-		if _, err := io.WriteString(w, head+strings.Join(values, ", ")+");\n"); err != nil {
+		if _, err := w.WriteString(");\n"); err != nil { // the first error of a write stays
 			return err
 		}
 	}
-	return nil
 }
 
 // maxShort caps a value in a list of rows, in bytes.

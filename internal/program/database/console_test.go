@@ -28,6 +28,7 @@ func TestConsole(t *testing.T) {
 	one, two := w.site(anna, "one"), w.site(anna, "two")
 	x, y := w.database(anna, one), w.database(anna, two)
 	a, b := w.connect(one), w.connect(two)
+	a.SetMaxOpenConns(1) // its mode is a session's
 	w.exec(b, "CREATE TABLE secret (id INT)", "INSERT INTO secret VALUES (7)")
 	w.exec(a, "CREATE TABLE posts (id INT PRIMARY KEY AUTO_INCREMENT, said TEXT, raw BLOB)", "CREATE VIEW seen AS SELECT id FROM posts",
 		"CREATE TABLE `o'dd``t` (`c``d` INT)", "INSERT INTO `o'dd``t` VALUES (3)",
@@ -116,13 +117,23 @@ func TestConsole(t *testing.T) {
 	if got, err := w.Ask(t.Context(), who, x, database.Statement{SQL: "SELECT a.id FROM posts a, posts b"}); err != nil || len(got.Rows) != database.MaxRows || !got.More {
 		t.Errorf("%d rows, %v", len(got.Rows), err)
 	}
+	// A change must be made whole, even if it returns more rows than are shown.
+	w.exec(a, "CREATE TABLE many AS SELECT x.id FROM posts x, posts y")
+	got, err = w.Ask(t.Context(), who, x, database.Statement{SQL: "DELETE FROM many RETURNING id, REPEAT('x', 10000)", Write: true})
+	var left int
+	ok(t, a.QueryRow("SELECT COUNT(*) FROM many").Scan(&left))
+	if err != nil || len(got.Rows) > database.MaxRows || !got.More || left != 0 {
+		t.Errorf("%d rows, more %v, %v; %d are left", len(got.Rows), got.More, err, left)
+	}
 	// An export must be complete: its SQL must create the same rows again.
 	var out bytes.Buffer
 	ok(t, w.Export(t.Context(), who, x, database.Filter{Table: "posts", Sort: "id", Column: "id", Is: "less", Value: "8"}, "csv", &out))
 	if out.String() != "id,said,raw\n6,f it's 100%,0x00ff05\n7,g it's 100%,0x00ff06\n" {
 		t.Errorf("%q", out.String())
 	}
-	w.exec(a, `INSERT INTO posts (said, raw) VALUES ('0x41', ''), (NULL, NULL), ('back\\slash\nline', 'x'), ('"', 0x41)`)
+	w.exec(a, `INSERT INTO posts (said, raw) VALUES ('0x41', ''), ('0x', ''), ('', 0x00), (NULL, NULL), ('back\\slash\nline', 'x'), ('"', 0x41)`)
+	w.exec(a, "SET sql_mode = 'NO_AUTO_VALUE_ON_ZERO'", "INSERT INTO posts (id, said) VALUES (0, 'zero')",
+		"ALTER TABLE posts ADD size INT AS (LENGTH(said)) STORED")
 	sum := func(table string) (s string) {
 		t.Helper()
 		ok(t, a.QueryRow("SELECT MD5(GROUP_CONCAT(CONCAT_WS('|', id, IFNULL(said, 'none'), IFNULL(HEX(raw), 'none')) ORDER BY id)) FROM "+table).Scan(&s))
@@ -154,14 +165,14 @@ func TestConsoleIsBounded(t *testing.T) {
 	ended := make(chan error, 1)
 	begun := time.Now()
 	go func() {
-		_, err := w.Ask(t.Context(), who, x, database.Statement{SQL: "SELECT SLEEP(600)"})
+		_, err := w.Ask(t.Context(), who, x, database.Statement{SQL: "SET STATEMENT max_statement_time = 0 FOR SELECT SLEEP(600)", Write: true})
 		ended <- err
 	}()
 	wait.Until(t, "the query runs", func() bool {
 		var n int
-		ok(t, a.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE 'SELECT SLEEP%'").Scan(&n))
+		ok(t, a.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE '%SLEEP(600)%' AND id <> CONNECTION_ID()").Scan(&n))
 		return n > 0
-	}, nil)
+	})
 	if _, err := w.Ask(t.Context(), who, x, database.Statement{SQL: "SELECT 1"}); faultCode(err) != "too_many_queries" {
 		t.Errorf("a second query: %v", err)
 	}
@@ -174,4 +185,9 @@ func TestConsoleIsBounded(t *testing.T) {
 	if _, err := w.Ask(t.Context(), who, x, database.Statement{SQL: "SELECT 1"}); err != nil {
 		t.Errorf("the next query: %v", err)
 	}
+	wait.Until(t, "the query that lifted its bound has ended", func() bool {
+		var n int
+		ok(t, a.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE '%SLEEP(600)%' AND id <> CONNECTION_ID()").Scan(&n))
+		return n == 0
+	})
 }

@@ -117,7 +117,8 @@ type Config struct {
 type Databases struct {
 	c        Config
 	servers  servers
-	consoles *fair.Pool
+	consoles *fair.Pool // of queries
+	exports  *fair.Pool
 
 	installing sync.Mutex // held while the files of a server are made
 
@@ -154,7 +155,7 @@ func New(c Config) (*Databases, error) {
 	c.Tick = cmp.Or(c.Tick, 5*time.Second)
 	c.Limits = cmp.Or(c.Limits, limits.New(limits.Settings{}))
 	c.Limits.CountRows(limits.Databases, `SELECT count(*) FROM databases WHERE owner_id = $1 AND status <> 'deleting'`)
-	d := &Databases{c: c, consoles: newConsoles(), ways: map[Client]*way{}, closed: map[account.OwnerID]chan struct{}{}}
+	d := &Databases{c: c, consoles: newConsoles(), exports: newExports(), ways: map[Client]*way{}, closed: map[account.OwnerID]chan struct{}{}}
 	if c.Why != "" {
 		return d, nil
 	}

@@ -40,8 +40,9 @@ func (a *admin) tablesOf(ctx context.Context, schema string) (tables, views []st
 	return tables, views, rows.Err()
 }
 
-// HasTables returns a fault unless the scratch has all of these tables, and each can be put in another one's place by itself.
-func (s *Scratch) HasTables(ctx context.Context, tables []string) error {
+// CheckTables returns a fault unless the scratch has all of these tables, and PutTables can put them into the owner's site's database of
+// that name.
+func (s *Scratch) CheckTables(ctx context.Context, owner account.OwnerID, id site.ID, called string, tables []string) error {
 	a, done, err := s.server.use(ctx)
 	if err != nil {
 		return err
@@ -57,7 +58,41 @@ func (s *Scratch) HasTables(ctx context.Context, tables []string) error {
 				fmt.Sprintf("it has %s", some(have))).Got(text.Clip(t, 64))
 		}
 	}
-	return s.d.alone(ctx, a, s.schema, tables)
+	if err := a.alone(ctx, s.schema, tables); err != nil {
+		return err
+	}
+	_, _, err = s.target(ctx, a, owner, id, called, tables)
+	return err
+}
+
+// target returns the schema that PutTables changes, and its tables.
+func (s *Scratch) target(
+	ctx context.Context, a *admin, owner account.OwnerID, id site.ID, called string, tables []string,
+) (schema string, have []string, err error) {
+	list, err := s.d.List(ctx, s.d.c.DB, owner, id)
+	if err != nil {
+		return "", nil, err
+	}
+	i := slices.IndexFunc(list, func(x Database) bool { return x.Name == called })
+	switch {
+	case i < 0:
+		return "", nil, fault.New(fault.Conflict, "database_missing", "The site has no such database", "restore the whole database").Got(called)
+	case list[i].Status != Active || list[i].server != s.server.name:
+		return "", nil, fault.New(fault.Conflict, "database_not_active", "Tables of this database can't be replaced by themselves",
+			"its status is "+string(list[i].Status)+"; restore the whole database")
+	}
+	schema = list[i].Schema
+	have, views, err := a.tablesOf(ctx, schema)
+	if err != nil {
+		return "", nil, fmt.Errorf("list tables: %w", away(err))
+	}
+	for _, t := range tables {
+		if slices.Contains(views, t) {
+			return "", nil, fault.New(fault.Conflict, "table_not_alone", "A view can't be replaced by a table",
+				"restore the whole database").Got(text.Clip(t, 64))
+		}
+	}
+	return schema, have, a.alone(ctx, schema, tables)
 }
 
 // some lists the first names of a list in words.
@@ -73,7 +108,7 @@ func some(names []string) string {
 }
 
 // alone returns a fault where one of a schema's tables hangs together with what isn't among them.
-func (d *Databases) alone(ctx context.Context, a *admin, schema string, tables []string) error {
+func (a *admin) alone(ctx context.Context, schema string, tables []string) error {
 	refuse := func(what, details string) error {
 		return fault.New(fault.Conflict, "table_not_alone", what, details)
 	}
@@ -116,29 +151,13 @@ func (d *Databases) alone(ctx context.Context, a *admin, schema string, tables [
 // PutTables puts tables of the scratch in the place of those of the owner's site's database of that name, all at one moment. What was
 // there is dropped. It may be repeated with another scratch; the site's programs must not run meanwhile.
 func (s *Scratch) PutTables(ctx context.Context, owner account.OwnerID, id site.ID, called string, tables []string) error {
-	list, err := s.d.List(ctx, s.d.c.DB, owner, id)
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(list, func(x Database) bool { return x.Name == called })
-	switch {
-	case i < 0:
-		return fault.New(fault.Conflict, "database_missing", "The site has no such database", "restore the whole database").Got(called)
-	case list[i].Status != Active || list[i].server != s.server.name:
-		return fault.New(fault.Conflict, "database_not_active", "Tables of this database can't be replaced by themselves",
-			"its status is "+string(list[i].Status)+"; restore the whole database")
-	}
 	a, done, err := s.server.use(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	schema := list[i].Schema
-	have, views, err := a.tablesOf(ctx, schema)
+	schema, have, err := s.target(ctx, a, owner, id, called, tables)
 	if err != nil {
-		return fmt.Errorf("list tables: %w", away(err))
-	}
-	if err := s.d.alone(ctx, a, schema, tables); err != nil {
 		return err
 	}
 	replaced, err := s.d.empty(ctx, s.server) // of its own, since names of foreign keys are a database's
@@ -148,11 +167,7 @@ func (s *Scratch) PutTables(ctx context.Context, owner account.OwnerID, id site.
 	defer replaced.Drop(context.WithoutCancel(ctx))
 	var moves []string
 	for _, t := range tables {
-		switch {
-		case slices.Contains(views, t):
-			return fault.New(fault.Conflict, "table_not_alone", "A view can't be replaced by a table", "restore the whole database").
-				Got(text.Clip(t, 64))
-		case slices.Contains(have, t):
+		if slices.Contains(have, t) {
 			moves = append(moves, fmt.Sprintf("%s.%s TO %s.%s", quote(schema), quote(t), quote(replaced.schema), quote(t)))
 		}
 		moves = append(moves, fmt.Sprintf("%s.%s TO %s.%s", quote(s.schema), quote(t), quote(schema), quote(t)))

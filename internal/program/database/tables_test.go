@@ -43,7 +43,7 @@ func TestPutTables(t *testing.T) {
 		"DROP TABLE `odd``; DROP TABLE posts; -- x`", "DELETE FROM child", "INSERT INTO parent VALUES (2)")
 	s := load()
 	tables := []string{"posts", "odd`; DROP TABLE posts; -- x"}
-	ok(t, s.HasTables(t.Context(), tables))
+	ok(t, s.CheckTables(t.Context(), anna, one, x.Name, tables))
 	ok(t, s.PutTables(t.Context(), anna, one, x.Name, tables))
 	s.Drop(t.Context())
 	if p, o, odd := count("posts", "said LIKE 'old%'"), count("orders", "TRUE"), count("`odd``; DROP TABLE posts; -- x`", "TRUE"); p != 2 || o != 2 || odd != 1 {
@@ -78,7 +78,7 @@ func TestPutTables(t *testing.T) {
 		{[]string{"nothing"}, "table_not_found"},
 		{[]string{"seen"}, "table_not_found"},
 	} {
-		if err := s.HasTables(t.Context(), tt.tables); fault.As(err) == nil || fault.As(err).Code != tt.want {
+		if err := s.CheckTables(t.Context(), anna, one, x.Name, tt.tables); fault.As(err) == nil || fault.As(err).Code != tt.want {
 			t.Errorf("%q: %v", tt.tables, err)
 		}
 	}

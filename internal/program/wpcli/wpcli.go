@@ -16,6 +16,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -114,6 +115,11 @@ func (x *CLI) Program(ctx context.Context) (string, error) {
 		return wp, nil
 	}
 	x.mu.Lock()
+	if x.ready != "" {
+		if _, err := os.Stat(x.ready); err != nil {
+			x.ready = "" // somebody deleted it
+		}
+	}
 	if x.ready != "" || x.failed != nil && time.Since(x.failedAt) < askAgain {
 		defer x.mu.Unlock()
 		return x.ready, x.failed
@@ -154,8 +160,17 @@ func (x *CLI) fetch(done chan struct{}) {
 	})
 	if err != nil {
 		x.c.Log.Warn("wp-cli not downloaded", "err", err)
-		err = unavailable(fmt.Sprintf("it could not be downloaded (%s); the operator can name a copy with --wp-cli, such as a file that "+
-			"was downloaded elsewhere from %s", err, x.address))
+		// Sites read it: not the operator's whole address, nor errors of the network, which repeat it.
+		host := "its server"
+		if u, err := url.Parse(x.address); err == nil && u.Host != "" {
+			host = u.Host
+		}
+		var told refusal
+		if !errors.As(err, &told) {
+			told = "it can't be reached"
+		}
+		err = unavailable(fmt.Sprintf("it could not be downloaded from %s (%s); the operator can download it elsewhere and name the file "+
+			"with --wp-cli", host, told))
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -186,7 +201,7 @@ func (x *CLI) kept(ctx context.Context) (string, error) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s answers %s", x.address, resp.Status)
+		return "", refusal(fmt.Sprintf("it answers with the status %d", resp.StatusCode))
 	}
 	f, err := os.CreateTemp(x.c.Dir, "new-")
 	if err != nil {
@@ -199,6 +214,11 @@ func (x *CLI) kept(ctx context.Context) (string, error) {
 	return at, os.Rename(f.Name(), at)
 }
 
+// refusal is why a download isn't used, in words for anybody.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
 // copy copies r to w and fails unless its checksum is the wanted one.
 func (x *CLI) copy(w io.Writer, r io.Reader) error {
 	digest := x.digest()
@@ -207,9 +227,9 @@ func (x *CLI) copy(w io.Writer, r io.Reader) error {
 	case err != nil:
 		return err
 	case n > maxBytes:
-		return errors.New("the file is too large")
+		return refusal("the file is too large")
 	case hex.EncodeToString(digest.Sum(nil)) != x.sum:
-		return errors.New("the checksum of the file is wrong")
+		return refusal("the checksum of the file is wrong")
 	}
 	return nil
 }

@@ -63,11 +63,18 @@ func TestDownloadedOnce(t *testing.T) {
 	if err != nil || asked.Load() != 1 {
 		t.Errorf("downloaded %d times, %v", asked.Load(), err)
 	}
+	// A file that was deleted meanwhile must be downloaded again.
+	if err := os.Remove(at); err != nil {
+		t.Fatal(err)
+	}
+	if at, err = x.Program(t.Context()); err != nil || asked.Load() != 2 {
+		t.Errorf("downloaded %d times, %v", asked.Load(), err)
+	}
 	// A file that was damaged in the meantime must not be run.
 	if err := os.WriteFile(at, []byte("<?php evil();"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := New(c).Program(t.Context()); err != nil || asked.Load() != 2 {
+	if _, err := New(c).Program(t.Context()); err != nil || asked.Load() != 3 {
 		t.Errorf("downloaded %d times, %v", asked.Load(), err)
 	}
 	if b, _ := os.ReadFile(at); string(b) != text {
@@ -92,11 +99,12 @@ func TestRefused(t *testing.T) {
 			t.Parallel()
 			client, address, asked := site(t, tt.text, tt.status)
 			dir := t.TempDir()
+			address = strings.Replace(address, "https://", "https://user:hidden@", 1) + "/private/"
 			x := New(Config{Source: address + sumOf("wp"), Dir: dir, Out: client})
 			at, err := x.Program(t.Context())
 			f := fault.As(err)
 			if at != "" || f == nil || f.Code != "wp_cli_unavailable" || !strings.Contains(f.Details, tt.want) ||
-				!strings.Contains(f.Details, "--wp-cli") {
+				!strings.Contains(f.Details, "--wp-cli") || strings.Contains(f.Details, "hidden") || strings.Contains(f.Details, "private") {
 				t.Fatalf("%q %v", at, err)
 			}
 			if _, err := x.Program(t.Context()); err == nil || asked.Load() != 1 {

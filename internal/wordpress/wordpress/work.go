@@ -41,6 +41,12 @@ type Work struct {
 // Kind names the job.
 func (Work) Kind() string { return "wordpress.work" }
 
+// tableWork is the Work of a push of some tables. Versions that don't know Copy.Tables would push whole databases: they must not take it.
+type tableWork struct{ Work }
+
+// Kind names the job.
+func (tableWork) Kind() string { return "wordpress.push_tables" }
+
 // The kinds of operations.
 const (
 	kindUpdate  = "wordpress.update"
@@ -56,12 +62,14 @@ const (
 
 // Work registers this service's jobs.
 func (w *WordPress) Work(j *job.Jobs) {
-	job.Handle(j, job.Policy{
+	policy := job.Policy{
 		Timeout:  2 * time.Hour,
 		Attempts: 6,
 		Backoff:  func(n int) time.Duration { return time.Duration(n) * 2 * time.Second },
 		GivenUp:  w.givenUp,
-	}, w.work)
+	}
+	job.Handle(j, policy, w.work)
+	job.Handle(j, policy, func(ctx context.Context, x tableWork, n int64) error { return w.work(ctx, x.Work, n) })
 }
 
 func (w *WordPress) givenUp(ctx context.Context, args []byte, _ error) error {
@@ -140,7 +148,11 @@ func (x Work) enqueueTx(ctx context.Context, tx *db.Tx) error {
 	if x.Import != nil && x.Import.From != "" {
 		options.Queue, options.Group = DownloadQueue, "wordpress-import/"+string(x.Owner)
 	}
-	_, err := job.Enqueue(ctx, tx, x, options)
+	var work job.Args = x
+	if x.Copy != nil && len(x.Copy.Tables) > 0 {
+		work = tableWork{x}
+	}
+	_, err := job.Enqueue(ctx, tx, work, options)
 	return err
 }
 

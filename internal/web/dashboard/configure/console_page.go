@@ -7,12 +7,15 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"slipway/internal/platform/db"
 	"slipway/internal/platform/fault"
+	"slipway/internal/platform/panics"
 	"slipway/internal/program/database"
 	"slipway/internal/tenant/account"
 	"slipway/internal/tenant/audit"
+	"slipway/internal/tenant/site"
 	"slipway/internal/web/dashboard/shell"
 	"slipway/internal/web/dashboard/sites"
 )
@@ -212,6 +215,10 @@ func (d *Pages) exportTable(ctx context.Context, q *shell.Request) (shell.Answer
 	}
 	return shell.Raw(func(w http.ResponseWriter) {
 		d.WhileAllowed(w, q, func(ctx context.Context, conn *http.ResponseController) error {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			// right: download under way
+			panics.Go(func() { d.whileTerminal(ctx, cancel, q, data.Site.ID) })
 			kind := "text/csv; charset=utf-8"
 			if format == "sql" {
 				kind = "application/sql"
@@ -221,4 +228,28 @@ func (d *Pages) exportTable(ctx context.Context, q *shell.Request) (shell.Answer
 			return d.Databases.Export(ctx, who, data.Database, f, format, sending{w, conn})
 		})
 	}), nil
+}
+
+// consoleCheck is the interval of checks that the site's owner still allows terminals.
+const consoleCheck = 3 * time.Second
+
+// whileTerminal calls end when the site no longer allows terminals. It returns when ctx ends.
+func (d *Pages) whileTerminal(ctx context.Context, end func(), q *shell.Request, id site.ID) {
+	tick := time.NewTicker(consoleCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s, err := d.Sites.Get(ctx, q.Caller.Owner, id)
+		if err == nil {
+			err = s.AllowsTerminal()
+		}
+		if fault.As(err) != nil { // an unavailable database doesn't end it
+			end()
+			return
+		}
+	}
 }
