@@ -2,6 +2,7 @@ package database_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -337,5 +338,34 @@ func TestCreateRefuses(t *testing.T) {
 	})
 	if !fault.Is(err, fault.Unavailable) || fault.As(err).Details != "there is no sandbox" {
 		t.Errorf("without a server: %v", err)
+	}
+}
+
+// What starts right after a database was asked for, or its password was changed, is let in.
+func TestVariablesAreValidAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.site(anna, "one")
+	w.database(anna, s) // the server's files are there
+	var x database.Database
+	in := func(what string) {
+		t.Helper()
+		w.connectAs(s, "MAIN2_", func(pool *sql.DB) {
+			if err := pool.PingContext(t.Context()); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		})
+	}
+	w.write(func(tx *db.Tx) (err error) {
+		x, err = w.CreateTx(t.Context(), tx, anna, s, database.NewDatabase{})
+		return err
+	})
+	in("right after it was asked for")
+	for range 3 {
+		w.write(func(tx *db.Tx) error {
+			_, err := w.RotateTx(t.Context(), tx, anna, x.ID)
+			return err
+		})
+		in("right after another password")
 	}
 }

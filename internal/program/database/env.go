@@ -3,8 +3,10 @@ package database
 import (
 	"context"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"slipway/internal/platform/id"
 )
@@ -51,13 +53,41 @@ func (d *Databases) Missing(ctx context.Context, site id.Site) error {
 }
 
 // Env returns the variables of a site's databases, and the secrets among their values. It
-// is for what runs the site's own programs alone.
+// is for what runs the site's own programs alone. It waits a moment for those that are being made or get another password.
 func (d *Databases) Env(ctx context.Context, site id.Site) (env map[string]string, secrets []string, err error) {
-	list, err := d.ofSite(ctx, d.c.DB, site)
-	if err != nil {
-		return nil, nil, err
+	until := time.Now().Add(createdWithin)
+	if end, ok := ctx.Deadline(); ok {
+		until = earlier(until, time.Now().Add(time.Until(end)/2)) // the caller needs the rest
 	}
-	return d.envOf(list)
+	for {
+		list, err := d.ofSite(ctx, d.c.DB, site)
+		if err != nil {
+			return nil, nil, err
+		}
+		waits := slices.ContainsFunc(list, func(x Database) bool { return x.Status == Creating })
+		if !waits || time.Now().After(until) {
+			return d.envOf(list)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// A program that starts right after its database was asked for, or got another password, waits so long for the server to know
+// that password, and looks so often. Without that, the server would refuse it.
+const (
+	createdWithin = 20 * time.Second
+	lookEvery     = 100 * time.Millisecond
+)
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func (d *Databases) envOf(list []Database) (env map[string]string, secrets []string, err error) {
