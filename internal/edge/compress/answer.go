@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
 
@@ -36,6 +37,7 @@ func Answer(r *http.Request, resp *http.Response) {
 	}
 	h.Set("Content-Encoding", "gzip")
 	h.Del("Content-Length")
+	h.Del("Accept-Ranges")
 	resp.ContentLength = -1
 	p := &packed{from: resp.Body, w: gzips.Get().(*gzip.Writer)}
 	p.w.Reset(&p.out)
@@ -51,7 +53,14 @@ type packed struct {
 	w    *gzip.Writer // nil at the end
 	out  bytes.Buffer
 	err  error
+	read int64
 }
+
+// Bytes of an answer that are compressed at full speed, and how many more per second.
+const (
+	atFullSpeed   = 4 << 20
+	thenPerSecond = 4 << 20
+)
 
 func (p *packed) Read(b []byte) (int, error) {
 	var part [16 << 10]byte
@@ -59,8 +68,11 @@ func (p *packed) Read(b []byte) (int, error) {
 		n, err := p.from.Read(part[:])
 		if n > 0 {
 			_, _ = p.w.Write(part[:n]) // to memory
-			if n < len(part) && err == nil {
+			if err == nil {
 				_ = p.w.Flush()
+			}
+			if p.read += int64(n); p.read > atFullSpeed { // compressing costs the service more than the owner's traffic
+				time.Sleep(time.Duration(n) * time.Second / thenPerSecond)
 			}
 		}
 		if err == io.EOF {

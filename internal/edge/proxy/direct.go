@@ -157,6 +157,7 @@ func (p *Proxy) direct(w *response.Recorder, r *http.Request, to *endpoint.Endpo
 	for fresh, repeated := r.ContentLength != 0, false; ; fresh = true {
 		c, err := to.Upstream.Get(r.Context(), fresh)
 		if err != nil {
+			lastRequest(w, r, false)
 			return fmt.Errorf("%w: %w", ErrUnreached, err)
 		}
 		x := &exchange{c: c, w: w, r: r, conn: conn, limit: p.firstByteOf(to)}
@@ -167,19 +168,19 @@ func (p *Proxy) direct(w *response.Recorder, r *http.Request, to *endpoint.Endpo
 		}
 		if err != nil {
 			gone := r.Context().Err() != nil // check before end, which cancels too
+			lost := x.visitorLost()          // and before it interrupts the body
 			x.end(false)
 			if gone {
 				return nil
 			}
-			return x.failed(err)
+			lastRequest(w, r, x.all.Load())
+			return x.failed(err, lost)
 		}
 		w.First = time.Since(begun)
 		whole := false
 		defer func() { x.end(whole) }()
 		p.setFields(w.Header(), &h, s.Host)
-		if x.sent != nil && !x.all.Load() && r.ProtoMajor == 1 {
-			w.Header().Set("Connection", "close") // asks the visitor to stop sending
-		}
+		lastRequest(w, r, x.all.Load())
 		w.Page = h.Status == http.StatusOK && r.Method == http.MethodGet && strings.HasPrefix(w.Header().Get("Content-Type"), "text/html")
 		w.WriteHeader(h.Status)
 		whole = x.body()
@@ -187,14 +188,23 @@ func (p *Proxy) direct(w *response.Recorder, r *http.Request, to *endpoint.Endpo
 	}
 }
 
+// lastRequest ends a visitor's connection with a response that comes before the end of the request's body, of which all
+// says whether it has been read. Over HTTP/1.1, what is left would otherwise be read as the next request.
+func lastRequest(w http.ResponseWriter, r *http.Request, all bool) {
+	if r.ProtoMajor == 1 && r.ContentLength != 0 && !all {
+		w.Header().Set("Connection", "close")
+	}
+}
+
 // failed returns why no response began, or nil if the visitor is the cause.
-func (x *exchange) failed(err error) error {
+// lost is why the visitor's body failed.
+func (x *exchange) failed(err, lost error) error {
 	switch {
-	case errors.As(x.lost, new(*http.MaxBytesError)):
+	case errors.As(lost, new(*http.MaxBytesError)):
 		tooLarge(x.w, x.r)
-	case x.lost != nil && !errors.Is(x.lost, os.ErrDeadlineExceeded):
+	case lost != nil && !errors.Is(lost, os.ErrDeadlineExceeded):
 		response.Fail(x.w, x.r, http.StatusBadRequest) // incomplete request body
-	case x.lost != nil:
+	case lost != nil:
 		response.Fail(x.w, x.r, http.StatusRequestTimeout)
 	case x.w.Status != 0: // incomplete response: only aborting the connection is left
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -213,14 +223,14 @@ type exchange struct {
 	limit time.Duration // time limit for the first byte
 	stop  func() bool   // stops watching for the visitor's disconnect
 	sent  chan struct{} // closed when the request body has been sent; nil without a body
-	lost  error         // why the visitor's body failed; valid once sent is closed
 	all   atomic.Bool   // the whole request body has been read
 	// proceed is closed once the program wants the body, if the visitor has asked (Expect: 100-continue). refused is
 	// closed if the program has answered instead.
 	proceed, refused chan struct{}
 
-	mu       sync.Mutex // guards answered
+	mu       sync.Mutex // guards the fields below
 	answered bool
+	lost     error // why the visitor's body failed
 }
 
 // maxInformational caps the 1xx responses before the final one.
@@ -290,6 +300,13 @@ func (x *exchange) wait() {
 	}
 }
 
+// visitorLost returns why the visitor's body failed, so far.
+func (x *exchange) visitorLost() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.lost
+}
+
 // answer stops the time limit, because the response has begun.
 func (x *exchange) answer() {
 	x.mu.Lock()
@@ -344,7 +361,9 @@ func (x *exchange) send() {
 			err = io.ErrUnexpectedEOF
 			fallthrough
 		case err != nil:
+			x.mu.Lock()
 			x.lost = err
+			x.mu.Unlock()
 			c.Abort()
 			return
 		}
@@ -414,7 +433,7 @@ func (x *exchange) end(whole bool) {
 		}
 	}
 	x.c = nil
-	if x.stop() && whole && x.lost == nil && (x.sent == nil || x.all.Load()) {
+	if x.stop() && whole && x.visitorLost() == nil && (x.sent == nil || x.all.Load()) {
 		c.Put()
 	} else {
 		c.Close()

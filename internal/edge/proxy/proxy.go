@@ -16,6 +16,7 @@ import (
 	"net/http/httputil"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -188,8 +189,9 @@ func (p *Proxy) reverse(w *response.Recorder, r *http.Request, to *endpoint.Endp
 	}
 	in := r.WithContext(ctx)
 	conn := http.NewResponseController(w)
+	var body *flowingBody
 	if r.Body != nil && r.Body != http.NoBody {
-		body := &flowingBody{ReadCloser: r.Body, conn: conn, again: late.again}
+		body = &flowingBody{ReadCloser: r.Body, conn: conn, again: late.again}
 		defer body.leave() // after an early response the transport may still read
 		in.Body = body
 		// Otherwise net/http would close the body at the response's first byte, and the transport, which reads on to
@@ -204,6 +206,9 @@ func (p *Proxy) reverse(w *response.Recorder, r *http.Request, to *endpoint.Endp
 		out = &finalOnly{out}
 	}
 	proxy.ServeHTTP(out, in)
+	if w.Status == 0 {
+		lastRequest(w, r, body == nil || body.over.Load())
+	}
 	if more := new(http.MaxBytesError); errors.As(late.err, &more) && w.Status == 0 && r.Context().Err() == nil {
 		tooLarge(w, r)
 		return nil
@@ -263,7 +268,8 @@ func (f *finalOnly) Unwrap() http.ResponseWriter { return f.ResponseWriter }
 // server detects by a pending read that the visitor has left.
 type flowingBody struct {
 	io.ReadCloser
-	again func() // called when bytes arrive
+	again func()      // called when bytes arrive
+	over  atomic.Bool // read to its end
 
 	mu   sync.Mutex // guards conn
 	conn *http.ResponseController
@@ -273,6 +279,9 @@ func (b *flowingBody) Read(p []byte) (int, error) {
 	b.by(time.Now().Add(flowTime))
 	n, err := b.ReadCloser.Read(p)
 	b.again()
+	if err == io.EOF {
+		b.over.Store(true)
+	}
 	if err != nil {
 		b.by(time.Time{})
 	}

@@ -20,6 +20,21 @@ import (
 // connection with the body unread, which resets it.
 func refuser(t *testing.T, reads bool) string {
 	t.Helper()
+	return refuserOf(t, func(c net.Conn, in *bufio.Reader) {
+		how := "close"
+		if reads {
+			how = "keep-alive"
+		}
+		fmt.Fprintf(c, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 9\r\nConnection: %s\r\n\r\ntoo large", how)
+		if reads {
+			_, _ = io.Copy(io.Discard, in)
+		}
+	})
+}
+
+// refuserOf answers each connection once a request's header has come.
+func refuserOf(t *testing.T, answer func(c net.Conn, in *bufio.Reader)) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -43,14 +58,7 @@ func refuser(t *testing.T, reads bool) string {
 						break
 					}
 				}
-				how := "close"
-				if reads {
-					how = "keep-alive"
-				}
-				fmt.Fprintf(c, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 9\r\nConnection: %s\r\n\r\ntoo large", how)
-				if reads {
-					_, _ = io.Copy(io.Discard, in)
-				}
+				answer(c, in)
 			}()
 		}
 	}()
@@ -252,5 +260,31 @@ func TestQueryIsEncoded(t *testing.T) {
 		if !strings.HasSuffix(got, "/s%C3%B6r?q=%C3%B6&r=%C3%B6") {
 			t.Errorf("%q", got)
 		}
+	}
+}
+
+// An error page that comes before the end of an upload is the connection's last response.
+func TestErrorsEndConnectionsWithUnreadBodies(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := l.Addr().String()
+	l.Close()
+	broken := refuserOf(t, func(c net.Conn, _ *bufio.Reader) { _, _ = io.WriteString(c, "no HTTP\r\n\r\n") })
+	for _, addr := range []string{nobody, broken} {
+		f := start(t, addr, true)
+		c, err := net.Dial("tcp", strings.TrimPrefix(f.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+		_, _ = io.WriteString(c, "POST / HTTP/1.1\r\nHost: app.sites.test\r\nContent-Length: 1000\r\n\r\nhello")
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil || resp.StatusCode != http.StatusBadGateway || !resp.Close {
+			t.Errorf("%+v, %v", resp, err)
+		}
+		c.Close()
 	}
 }

@@ -48,15 +48,19 @@ type ProxyConfig struct {
 // Proxy is an HTTP proxy for child processes: CONNECT tunnels, and plain requests to port 80. It reaches only what
 // [Egress.DialContext] allows.
 type Proxy struct {
-	c     ProxyConfig
-	e     *Egress
-	auth  [32]byte // digest of the required Proxy-Authorization
-	slots chan struct{}
-	plain *httputil.ReverseProxy
-	moved atomic.Int64
-	mu    sync.Mutex // guards first
-	first error
+	c       ProxyConfig
+	e       *Egress
+	auth    [32]byte // digest of the required Proxy-Authorization
+	slots   chan struct{}
+	lookups chan struct{}
+	plain   *httputil.ReverseProxy
+	moved   atomic.Int64
+	mu      sync.Mutex // guards first
+	first   error
 }
+
+// maxLookups caps the names that a proxy looks up at once, each with one question after the other.
+const maxLookups = 16
 
 // Proxy returns a proxy. It starts nothing.
 func (e *Egress) Proxy(c ProxyConfig) *Proxy {
@@ -69,8 +73,8 @@ func (e *Egress) Proxy(c ProxyConfig) *Proxy {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	// share: none, one proxy's: 128 connections of one build, program or fetch
-	p := &Proxy{c: c, e: e, slots: make(chan struct{}, c.Conns)}
+	// share: none, one proxy's: 128 connections of one build, program or fetch, and 16 lookups of names
+	p := &Proxy{c: c, e: e, slots: make(chan struct{}, c.Conns), lookups: make(chan struct{}, maxLookups)}
 	p.auth = sha256.Sum256([]byte("Basic " + base64.StdEncoding.EncodeToString([]byte(c.User+":"+c.Password))))
 	t := e.transport(p.dial)
 	t.ForceAttemptHTTP2 = false

@@ -427,7 +427,9 @@ func TestProxyResolvesRecords(t *testing.T) {
 		"a.public.test": "93.184.216.34", "b.public.test": "10.0.0.1", "alias.test": "93.184.216.34", "inner.test": "10.0.0.1",
 	}
 	records := map[string]string{
-		"_mongodb._tcp.public.test.":  "SRV 0 0 27017 a.public.test.|SRV 0 0 27018 b.public.test.",
+		"_mongodb._tcp.public.test.":  "SRV 0 0 27017 a.public.test.|SRV 0 0 27018 b.public.test.|SRV 0 0 27019 nowhere.test.",
+		"corp.test.":                  "NS b.public.test.",
+		"secret.corp.test.":           "TXT \"of the operator's network\"",
 		"public.test.":                "TXT \"authSource=admin\"|MX 10 a.public.test.|MX 20 b.public.test.|NS a.public.test.|NS b.public.test.",
 		"nomail.test.":                "MX 0 .",
 		"34.216.184.93.in-addr.arpa.": "PTR a.public.test.",
@@ -483,6 +485,8 @@ func TestProxyResolvesRecords(t *testing.T) {
 		"MX a.public.test":               "204", // the name exists, without an MX record
 		"MX b.public.test":               "204",
 		"TXT nowhere.test":               "404",
+		"TXT secret.corp.test":           "403",
+		"NS corp.test":                   "204",
 		"A public.test":                  "204",
 	} {
 		kind, name, _ := strings.Cut(ask, " ")

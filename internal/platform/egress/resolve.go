@@ -10,11 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"golang.org/x/net/dns/dnsmessage"
-
-	"slipway/internal/platform/panics"
 )
 
 // resolve answers GET /resolve?name=… for children without a resolver: 204 if the name has an allowed address, 403 if
@@ -37,6 +34,12 @@ func (p *Proxy) resolve(w http.ResponseWriter, r *http.Request) {
 	}
 	if err := p.allowedHost(name); err != nil {
 		p.refuse(w, name, err)
+		return
+	}
+	select {
+	case p.lookups <- struct{}{}:
+		defer func() { <-p.lookups }()
+	case <-r.Context().Done():
 		return
 	}
 	if kind := r.URL.Query().Get("type"); kind != "" {
@@ -121,7 +124,7 @@ func notFound(err error) bool {
 }
 
 // maxTargets caps the hosts that one answer names.
-const maxTargets = 32
+const maxTargets = 8
 
 // records looks up a name's records of a type. Hosts that only the operator's network knows aren't listed.
 func (e *Egress) records(ctx context.Context, name, kind string) ([]dnsmessage.Resource, error) {
@@ -137,6 +140,9 @@ func (e *Egress) records(ctx context.Context, name, kind string) ([]dnsmessage.R
 	}
 	switch kind {
 	case "TXT":
+		if err := e.foreign(ctx, name); err != nil {
+			return nil, err
+		}
 		texts, err := r.LookupTXT(ctx, full)
 		for _, t := range texts {
 			add(&dnsmessage.TXTResource{TXT: pieces(t)})
@@ -201,28 +207,40 @@ func pieces(text string) []string {
 	return append(out, text)
 }
 
-// offered returns the records without those that name hosts at private addresses. "." names no host (RFC 2782, RFC
-// 7505).
-func offered[T any](ctx context.Context, e *Egress, list []T, host func(T) string) []T {
-	list = list[:min(len(list), maxTargets)]
-	blocked := make([]bool, len(list))
-	var looking sync.WaitGroup
-	for i, x := range list {
-		name := strings.TrimSuffix(host(x), ".")
-		looking.Add(1)
-		panics.Go(func() {
-			defer looking.Done()
-			blocked[i] = name != "" && errors.Is(e.resolves(ctx, name), ErrBlocked)
-		})
-	}
-	looking.Wait()
-	out := list[:0]
-	for i, x := range list {
-		if !blocked[i] {
+// offered returns the records whose hosts may be reached. "." names no host (RFC 2782, RFC 7505).
+func offered[T any](ctx context.Context, e *Egress, list []T, host func(T) string) (out []T) {
+	for _, x := range list[:min(len(list), maxTargets)] {
+		if name := strings.TrimSuffix(host(x), "."); name == "" || e.resolves(ctx, name) == nil {
 			out = append(out, x)
 		}
 	}
 	return out
+}
+
+// maxParents caps the zones that are looked for above a name.
+const maxParents = 6
+
+// foreign reports whether a name lies in a zone that only the operator's network knows: none of its name servers has an
+// address that may be reached. A name without a zone that says so isn't.
+func (e *Egress) foreign(ctx context.Context, name string) error {
+	for range maxParents {
+		servers, err := e.resolver().LookupNS(ctx, name+".")
+		if err != nil && !notFound(err) {
+			return err
+		}
+		if len(servers) > 0 {
+			if len(offered(ctx, e, servers, func(n *net.NS) string { return n.Host })) == 0 {
+				return &blockedError{name}
+			}
+			return nil
+		}
+		_, above, ok := strings.Cut(name, ".")
+		if !ok {
+			return nil
+		}
+		name = above
+	}
+	return nil
 }
 
 // reversed returns the address that a name below in-addr.arpa or ip6.arpa is for (RFC 1035, RFC 3596).

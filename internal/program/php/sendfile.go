@@ -3,6 +3,7 @@ package php
 import (
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path"
 	"strconv"
@@ -20,9 +21,12 @@ func (s *Site) sent(h http.Header) (f *os.File, info os.FileInfo, asked bool) {
 			names = []string{below}
 		}
 	} else if at := h.Get("X-Accel-Redirect"); at != "" {
+		asked = true
 		at, _, _ = strings.Cut(at, "?")
-		below := strings.TrimPrefix(path.Clean("/"+at), "/")
-		asked, names = true, []string{path.Join(s.Root, below), below}
+		if at, err := url.PathUnescape(at); err == nil {
+			below := strings.TrimPrefix(path.Clean("/"+at), "/")
+			names = []string{path.Join(s.Root, below), below}
+		}
 	}
 	for _, name := range names {
 		f, stored, err := s.Open(name)

@@ -326,20 +326,11 @@ func room(p *dnsmessage.Parser) int {
 	}
 }
 
-// resolve answers a question. There are only IPv4 addresses, so AAAA and the types that hint at addresses (HTTPS, SVCB)
-// have empty answers.
+// resolve answers a question. There are only IPv4 addresses. Names have no records of types that aren't looked up.
 func (n *names) resolve(q dnsmessage.Question) ([]dnsmessage.Resource, dnsmessage.RCode) {
-	const svcb, https = 64, 65
 	host := strings.ToLower(strings.TrimSuffix(q.Name.String(), "."))
 	head := dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 60}
-	switch q.Type {
-	case dnsmessage.TypeA, dnsmessage.TypeAAAA, svcb, https:
-		addr, code := n.lookup(host)
-		if code != dnsmessage.RCodeSuccess || q.Type != dnsmessage.TypeA {
-			return nil, code
-		}
-		return []dnsmessage.Resource{{Header: head, Body: &dnsmessage.AResource{A: addr.As4()}}}, code
-	case dnsmessage.TypePTR:
+	if q.Type == dnsmessage.TypePTR {
 		if a, ok := reversed(host); ok && fakeNet.Contains(a) {
 			name, ok := n.of(a)
 			to, err := dnsmessage.NewName(name + ".")
@@ -351,7 +342,11 @@ func (n *names) resolve(q dnsmessage.Question) ([]dnsmessage.Resource, dnsmessag
 	}
 	kind, ok := recordTypes[q.Type]
 	if !ok {
-		return nil, dnsmessage.RCodeNotImplemented
+		addr, code := n.lookup(host)
+		if code != dnsmessage.RCodeSuccess || q.Type != dnsmessage.TypeA {
+			return nil, code
+		}
+		return []dnsmessage.Resource{{Header: head, Body: &dnsmessage.AResource{A: addr.As4()}}}, code
 	}
 	body, code := n.ask(host, kind)
 	if code != dnsmessage.RCodeSuccess || body == nil {
