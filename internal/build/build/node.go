@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"slipway/internal/build/framework"
 	"slipway/internal/build/toolchain"
 	"slipway/internal/platform/fault"
@@ -177,8 +179,43 @@ func (b *build) needs(failed bool) map[string]string {
 				}
 			}
 		}
+		p.removed(dir, list)
 	}
 	return list
+}
+
+// removals lists packages that use what a later Node.js has removed, though their engines don't say so. text shows it in file.
+var removals = []struct{ name, file, text, node string }{
+	{"buffer-equal-constant-time", "index.js", "SlowBuffer.prototype", "<25"}, // below jsonwebtoken
+}
+
+// removed adds the versions that the packages of removals in a folder's node_modules need.
+func (p *pruning) removed(dir string, list map[string]string) {
+	for _, r := range removals {
+		at := []string{path.Join(dir, "node_modules", r.name, r.file)}
+		store := path.Join(dir, "node_modules/.pnpm")
+		var all []fs.DirEntry
+		if d, err := p.root.OpenFile(store, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0); err == nil { // of pnpm
+			all, _ = d.ReadDir(20_000)
+			_ = d.Close()
+		}
+		for _, e := range all {
+			if strings.HasPrefix(e.Name(), r.name+"@") {
+				at = append(at, path.Join(store, e.Name(), "node_modules", r.name, r.file))
+			}
+		}
+		for _, name := range at {
+			f, err := openRegular(p.root, name)
+			if err != nil {
+				continue
+			}
+			text, _ := io.ReadAll(io.LimitReader(f, 64<<10)) // what can't be read shows nothing
+			_ = f.Close()
+			if strings.Contains(string(text), r.text) {
+				list[r.name] = r.node
+			}
+		}
+	}
 }
 
 // engine returns the Node.js version that the package in a folder requires.
