@@ -60,7 +60,9 @@ func otherGenerators() []preset {
 				d.Build = p.ours("mdbook", "build")
 				d.tool("mdbook", worktree.ToolVersion(p.read(".tool-versions"), "mdbook"))
 				for _, name := range slices.Sorted(maps.Keys(f.Output)) {
-					if name != "html" && rendererName.MatchString(name) { // a program beside mdBook: the pages don't need it
+					table, _ := f.Output[name].(map[string]any)
+					_, said := table["optional"]
+					if !said && name != "html" && rendererName.MatchString(name) { // a program beside mdBook: the pages don't need it
 						d.env("MDBOOK_OUTPUT__"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))+"__OPTIONAL", "true")
 					}
 				}
