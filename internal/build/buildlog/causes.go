@@ -123,6 +123,10 @@ var causes = []cause{
 	when(`npm (error|ERR!) code ERESOLVE|npm (error|ERR!) ERESOLVE|ERR_PNPM_PEER_DEP_ISSUES`,
 		"Dependency versions conflict: align them, or add legacy-peer-deps=true to .npmrc"),
 	when(
+		`(?:ERR_PNPM_FETCH_404|npm (?:error|ERR!) 404).*GET \S+?/((?:@[^\s/]+/)?[^\s/@]+)/-/([^\s/]+\.tgz)\b`,
+		"The registry has no ${2} of package ${1}, which the lock file names: update the lock file, or redeploy later",
+	),
+	when(
 		`npm (?:error|ERR!) 404 .*'(@?[^\s'@]+)(?:@[^\s']*)?'.*(?:is not in|could not be found)|`+
 			`ERR_PNPM_FETCH_404.*GET \S+/(@?[^\s/:]+): Not Found|error.*"?https?://\S+/(@?[^\s/":]+)"?: Not found|`+
 			`Package "(@?[^\s"@]+)\S*" not found`,
