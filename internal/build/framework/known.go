@@ -56,7 +56,8 @@ var applications = []application{
 	},
 	{
 		name: "WonderCMS", files: []string{"index.php", "themes/sky/theme.php"}, storage: []string{"data", "plugins", "themes"},
-		closed: []string{"data/database.js"},
+		extensions: []string{"curl", "mbstring", "zip"},
+		closed:     []string{"data/database.js"},
 	},
 	{name: "Uptime Kuma", files: []string{"server/server.js"}, pkg: "uptime-kuma", storage: []string{"data"}},
 	{name: "Node-RED", pkg: "node-red", storage: []string{".node-red", "data"}},
