@@ -160,7 +160,7 @@ slipway ca export >/mnt/root.pem
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, drill, _ := strings.Cut(string(text), "\n## Drill")
+	_, drill, _ := strings.Cut(string(text), "# Drill")
 	_, drill, _ = strings.Cut(drill, "```\n")
 	drill, _, found := strings.Cut(drill, "```\n")
 	const start = "systemctl enable --now slipway.socket slipway.service\n"
