@@ -127,7 +127,7 @@ func (b *bench) project(w *world.World, name, from string) error {
 	second := name + ", second build"
 	b.timing(name+", first build", cold, bareCold, "`npm ci && npm run build`", "1.15×")
 	b.timing(second, median(warm), again+median(bare), "`npm ci && npm run build`, again", "0.6×")
-	b.timing(second, median(warm), median(bare), "`npm run build` alone", "")
+	b.timing(second+", beside the build alone", median(warm), median(bare), "`npm run build` alone", "")
 	return nil
 }
 
