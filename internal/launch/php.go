@@ -20,6 +20,9 @@ func applyPHP(w *app.Wanted, p program) {
 	if p.Runtime == framework.WordPress {
 		l := wordpress.TheLayout()
 		w.PHP = &transport.PHP{Root: l.Root, Front: l.Front, Tasks: l.Tasks, Obeys: &php.Obeyed{Below: "wp-content", Known: guard.Folders{}}}
+		if p.Env[wordpress.NetworkOf] == wordpress.Subfolder {
+			w.PHP.Rules = wordpress.NetworkRules()
+		}
 		w.Spec.PHP = &runtime.PHP{WordPress: l.Root}
 		for _, folder := range l.Storage {
 			w.Spec.Storage = append(w.Spec.Storage, runtime.Storage{Path: folder, Name: "wp-content"})

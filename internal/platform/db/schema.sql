@@ -1,4 +1,4 @@
--- version 311
+-- version 317
 CREATE TABLE jobs (
   id          TEXT PRIMARY KEY,
   kind        TEXT NOT NULL,
@@ -673,7 +673,7 @@ CREATE TABLE wordpress_sites (
   execution_seconds BIGINT NOT NULL,
   next_cron         BIGINT NOT NULL,   -- when its events are to be run again; 0: now
   created_at        BIGINT NOT NULL
-, table_prefix TEXT NOT NULL DEFAULT 'wp_', auto_update TEXT NOT NULL DEFAULT 'off', next_update BIGINT NOT NULL DEFAULT 0, purged_at BIGINT NOT NULL DEFAULT 0, object_cache BOOLEAN NOT NULL DEFAULT FALSE, revision BIGINT NOT NULL DEFAULT 0, origin TEXT NOT NULL DEFAULT '', facts TEXT NOT NULL DEFAULT '', facts_at BIGINT NOT NULL DEFAULT 0, synced_at BIGINT NOT NULL DEFAULT 0, auto_extensions BIGINT NOT NULL DEFAULT 0, cleared_at BIGINT NOT NULL DEFAULT 0, moved_at BIGINT NOT NULL DEFAULT 0, host TEXT NOT NULL DEFAULT '-', content_host TEXT NOT NULL DEFAULT '-', old_hosts TEXT NOT NULL DEFAULT '', root_files TEXT NOT NULL DEFAULT '', page_cache TEXT NOT NULL DEFAULT '', readdress_at BIGINT NOT NULL DEFAULT 0, readdress_wait BIGINT NOT NULL DEFAULT 0);
+, table_prefix TEXT NOT NULL DEFAULT 'wp_', auto_update TEXT NOT NULL DEFAULT 'off', next_update BIGINT NOT NULL DEFAULT 0, purged_at BIGINT NOT NULL DEFAULT 0, object_cache BOOLEAN NOT NULL DEFAULT FALSE, revision BIGINT NOT NULL DEFAULT 0, origin TEXT NOT NULL DEFAULT '', facts TEXT NOT NULL DEFAULT '', facts_at BIGINT NOT NULL DEFAULT 0, synced_at BIGINT NOT NULL DEFAULT 0, auto_extensions BIGINT NOT NULL DEFAULT 0, cleared_at BIGINT NOT NULL DEFAULT 0, moved_at BIGINT NOT NULL DEFAULT 0, host TEXT NOT NULL DEFAULT '-', content_host TEXT NOT NULL DEFAULT '-', old_hosts TEXT NOT NULL DEFAULT '', root_files TEXT NOT NULL DEFAULT '', page_cache TEXT NOT NULL DEFAULT '', readdress_at BIGINT NOT NULL DEFAULT 0, readdress_wait BIGINT NOT NULL DEFAULT 0, network TEXT NOT NULL DEFAULT '');
 CREATE INDEX wordpress_sites_cron ON wordpress_sites (next_cron);
 CREATE TABLE wordpress_cores (
   id         TEXT PRIMARY KEY,         -- digest of the source and of the files that are added

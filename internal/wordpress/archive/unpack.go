@@ -74,14 +74,16 @@ func (p *Prefixes) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// Network reports whether the dump is one of a network of several sites.
+func (p *Prefixes) Network() bool {
+	return p.tables[[2]string{p.best, "blogs"}] && p.tables[[2]string{p.best, "sitemeta"}]
+}
+
 // Found returns the prefix.
 func (p *Prefixes) Found() (string, error) {
 	p.search(len(p.text))
 	if p.best == "" {
 		return "", Bad("its SQL file holds no table of options of a WordPress")
-	}
-	if p.tables[[2]string{p.best, "blogs"}] && p.tables[[2]string{p.best, "sitemeta"}] {
-		return "", Bad("its SQL file holds a network of several sites (multisite); export one of them as a site of its own")
 	}
 	base := ofNetwork.ReplaceAllString(p.best, "")
 	if base != p.best && !p.tables[[2]string{p.best, "usermeta"}] && (p.tables[[2]string{base, "usermeta"}] || strings.HasSuffix(base, "_")) {

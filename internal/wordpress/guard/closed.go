@@ -77,6 +77,55 @@ func (Folders) Rules(folder string) *htaccess.Rules {
 // contentScripts matches what some server runs as PHP, by the last suffix of a part of the path or by one before others (x.php.png).
 var contentScripts = lazyregexp.New(`\.(php[0-9]?|phtml|phps|pht|phar)(\.|~|/|$)`)
 
+// inner returns a path without the folder of a network's blog: /shop/wp-login.php is wp-login.php. WordPress's rules are run again for
+// what they lead to, so that several folders go.
+func (s Served) inner(name string) string {
+	for range maxFolders {
+		rest, ok := s.below(name)
+		if !ok {
+			break
+		}
+		name = rest
+	}
+	return name
+}
+
+// maxFolders caps the folders that a path of a network is looked at without. Deeper paths are closed.
+const maxFolders = 16
+
+// below returns a path without its first folder, if that may be a blog's.
+func (s Served) below(name string) (rest string, ok bool) {
+	if !s.Folders {
+		return "", false
+	}
+	blog, rest, ok := strings.Cut(strings.TrimPrefix(path.Clean("/"+name), "/"), "/")
+	return "/" + rest, ok && blogForm.MatchString(blog)
+}
+
+// blogForm is a folder as WordPress's rules for networks know it.
+var blogForm = lazyregexp.New(`^[_0-9a-zA-Z-]+$`)
+
+// closes reports whether nobody may see a path of the site. In a network, people sign up and confirm invitations.
+func (s Served) closes(name string) bool {
+	if s.Network {
+		switch script(s.inner(name)) {
+		case "/wp-signup.php", "/wp-activate.php":
+			return false
+		}
+	}
+	for range maxFolders + 1 {
+		if closed(name, s.XMLRPC) {
+			return true
+		}
+		rest, ok := s.below(name)
+		if !ok {
+			return false
+		}
+		name = rest
+	}
+	return true
+}
+
 // closed reports whether nobody may see a path.
 func closed(name string, xmlrpc bool) bool {
 	low := script(strings.ToLower(name))

@@ -77,6 +77,9 @@ type Served struct {
 	Root  map[string]string // contents of files at its root by path, beside those of its repository
 	Pages PageCache         // what its owner keeps from the page cache
 
+	Network bool // it is a network of blogs
+	Folders bool // whose addresses begin with a folder
+
 	Address string   // of its primary domain; empty: it has none
 	Former  []string // hosts of before, which lead there
 }
@@ -185,7 +188,7 @@ func (gs *Guards) File(deployment id.Deployment, host, path string) (*endpoint.E
 		return nil, false
 	}
 	s := known.(Served)
-	if s.Site == "" || s.ahead(path) || slices.Contains(s.Former, host) || closed(path, s.XMLRPC) {
+	if s.Site == "" || s.ahead(path) || slices.Contains(s.Former, host) || s.closes(path) {
 		return nil, false
 	}
 	return gs.c.Programs.Awake(deployment)
@@ -253,7 +256,7 @@ func Mark(key []byte) string {
 // ownCron reports whether the site itself asks for its wp-cron.php, to see that it can. There is
 // nothing to do: events are run when they are due.
 func (g *guard) ownCron(r *http.Request) bool {
-	return script(strings.ToLower(r.URL.Path)) == "/wp-cron.php" && (g.site.Vouches(r.Header.Get(loopback), time.Now()) ||
+	return script(strings.ToLower(g.site.inner(r.URL.Path))) == "/wp-cron.php" && (g.site.Vouches(r.Header.Get(loopback), time.Now()) ||
 		hmac.Equal([]byte(r.Header.Get(loopback)), []byte(g.site.Own))) // of a core that an earlier version deployed
 }
 
@@ -319,7 +322,7 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) bool {
 		answer(w, http.StatusOK, "")
 		return true
 	}
-	if closed(r.URL.Path, g.site.XMLRPC) {
+	if g.site.closes(r.URL.Path) {
 		answer(w, http.StatusNotFound, "Not found\n")
 		return true
 	}
@@ -349,7 +352,7 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request) bool {
 
 // RoundTrip asks the program, and stores a page that may be.
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
-	if wait := g.of.logins.take(g.site.Site, g.site.Device, r); wait > 0 {
+	if wait := g.of.logins.take(g.site.Site, g.site.Device, g.site.inner(r.URL.Path), r); wait > 0 {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}

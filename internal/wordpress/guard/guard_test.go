@@ -238,7 +238,7 @@ func TestThrottle(t *testing.T) {
 	post := func(site id.Site, path, from string) bool {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.URL.Path, r.RemoteAddr = path, from
-		return x.take(site, "", r) == 0
+		return x.take(site, "", r.URL.Path, r) == 0
 	}
 	paths := []string{"/wp-login.php", "/wp-login.php/x", "//wp-login.php/./y", "/a/../wp-login.php", "/wp-login.php/"}
 	for i := range loginsOfVisitor {
@@ -367,7 +367,7 @@ func TestLoginsOfMany(t *testing.T) {
 		if cookie != "" {
 			r.AddCookie(&http.Cookie{Name: DeviceCookie, Value: cookie})
 		}
-		let := x.take("site", key, r) == 0
+		let := x.take("site", key, r.URL.Path, r) == 0
 		if text, err := io.ReadAll(r.Body); err != nil || string(text) != body {
 			t.Errorf("the form is %.100q afterwards, %v", text, err)
 		}
@@ -743,5 +743,43 @@ func TestBedrockAddresses(t *testing.T) {
 	r.Method = "POST"
 	if to := bedrock(r); to != "" {
 		t.Errorf("POST leads to %s", to)
+	}
+}
+
+// A blog of a network that is a folder has the same doors as the site itself.
+func TestClosedInNetworks(t *testing.T) {
+	t.Parallel()
+	network := Served{Network: true, Folders: true}
+	for path, want := range map[string]bool{
+		"/news/wp-config.php":                    true,
+		"/news/wp-admin/install.php":             true,
+		"/news//WP-CONFIG.PHP":                   true,
+		"/news/xmlrpc.php":                       true,
+		"/news/wp-cron.php":                      true,
+		"/news/wp-content/uploads/x.php":         true,
+		"/news/wp-includes/version.php":          true,
+		"/wp-admin/wp-config.php":                true,
+		"/wp-config.php":                         true,
+		"/news/":                                 false,
+		"/news/wp-login.php":                     false,
+		"/news/wp-admin/network/":                false,
+		"/news/wp-content/uploads/sites/2/a.png": false,
+		"/wp-activate.php":                       false,
+		"/news/wp-signup.php":                    false,
+	} {
+		if got := network.closes(path); got != want {
+			t.Errorf("%s is closed: %v, want %v", path, got, want)
+		}
+	}
+	if !network.closes(strings.Repeat("/a", 1000)) {
+		t.Error("a path of a thousand folders is looked at")
+	}
+	if one := (Served{}); one.closes("/news/wp-config.php/x") || !one.closes("/wp-activate.php") || !one.closes("/wp-signup.php") {
+		t.Error("a single site has the doors of a network")
+	}
+	for path, want := range map[string]string{"/news/wp-login.php": "/wp-login.php", "/a/b/wp-login.php/x": "/wp-login.php/x", "/wp-login.php": "/wp-login.php", "/n.x/wp-login.php": "/n.x/wp-login.php", "/": "/"} {
+		if got := network.inner(path); got != want {
+			t.Errorf("%s is %s within its blog, want %s", path, got, want)
+		}
 	}
 }

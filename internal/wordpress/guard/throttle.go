@@ -50,14 +50,14 @@ func newThrottle() throttle {
 }
 
 // take counts a request that may try a password, and returns how long to wait where it is one too many. It reads the form of a login, and
-// leaves it to be read again.
-func (t throttle) take(site id.Site, device string, r *http.Request) time.Duration {
+// leaves it to be read again. path is the request's, without the folder of a network's blog.
+func (t throttle) take(site id.Site, device, path string, r *http.Request) time.Duration {
 	if r.Method != http.MethodPost {
 		return 0
 	}
 	visitor, now := fair.Visitor(r.RemoteAddr), time.Now()
-	switch script(r.URL.Path) {
-	case "/wp-login.php":
+	switch script(path) {
+	case "/wp-login.php", "/wp-signup.php", "/wp-activate.php":
 	case "/xmlrpc.php":
 		return t.remote.Try(string(site), visitor, now)
 	default:

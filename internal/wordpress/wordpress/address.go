@@ -164,8 +164,21 @@ func (r *run) readdressed(ctx context.Context) error {
 				old = append(old, r.c.Sites.Address(host))
 			}
 		}
-		r.step.Pairs = addressPairs(old, to)
+		kind, blogs, err := r.blogs(ctx, s)
+		if err != nil {
+			return err
+		}
+		goTo, list, err := move(kind, blogs, nil, strings.TrimPrefix(to, "https://"), true)
+		if err != nil {
+			return err
+		}
+		r.step.Blogs, r.step.Pairs = goTo, longestFirst(append(list, addressPairs(old, to)...))
 		if err := r.to(ctx, atFill, 0.2, "Rewriting addresses"); err != nil {
+			return err
+		}
+	}
+	if len(r.step.Blogs) > 0 {
+		if err := r.task(ctx, s, s.LiveDeployment, "network", map[string]any{"blogs": r.step.Blogs, "most": maxBlogs}, &struct{}{}); err != nil {
 			return err
 		}
 	}

@@ -47,7 +47,7 @@ func (r *run) backParts() []string {
 	switch {
 	case r.step.Whole:
 		return nil
-	case r.x.What == kindReplace:
+	case r.x.What == kindReplace, r.x.What == kindNetwork:
 		return []string{backup.Databases}
 	case (r.x.What == kindUpdate || r.x.What == kindManage) && len(r.step.Schema) > 0:
 		return []string{backup.Files}

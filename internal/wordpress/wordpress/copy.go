@@ -161,6 +161,25 @@ func (r *run) copySite(ctx context.Context) error {
 				return err
 			}
 			r.step.Public = now.Public
+			if _, r.step.Blogs, err = r.blogs(ctx, s); err != nil {
+				return err
+			}
+		}
+		if p.Database { // a network that can't be moved is refused before anything changes
+			from, err := r.c.Sites.Get(ctx, r.x.Owner, p.From)
+			if err == nil {
+				err = r.live(from)
+			}
+			if err != nil {
+				return err
+			}
+			kind, blogs, err := r.blogs(ctx, from)
+			if err == nil {
+				_, _, err = move(kind, blogs, r.step.Blogs, "new.invalid", false)
+			}
+			if err != nil {
+				return err
+			}
 		}
 		to := backup.RestoreTo{NewName: p.NewName, Part: true}
 		if p.NewName == "" {
@@ -315,6 +334,8 @@ func (r *run) adopt(ctx context.Context, s site.Site, public *int, from site.Sit
 	var got struct {
 		Addresses    []string
 		Admin, Title string
+		Network      string
+		Blogs        []Blog
 	}
 	if err := r.task(ctx, s, s.LiveDeployment, "adopt", map[string]any{"public": public}, &got); err != nil {
 		return err
@@ -336,8 +357,18 @@ func (r *run) adopt(ctx context.Context, s site.Site, public *int, from site.Sit
 			}
 			old = append(old, address, r.c.Sites.URL(from.Slug))
 		}
-		r.step.Pairs, r.step.Host = addressPairs(old, to), host
+		blogs, list, err := move(got.Network, got.Blogs, r.step.Blogs, strings.TrimPrefix(to, "https://"), from.ID == "")
+		if err != nil {
+			return err
+		}
+		r.step.Pairs, r.step.Host, r.step.Blogs = longestFirst(append(list, addressPairs(old, to)...)), host, blogs
 		if err := r.to(ctx, r.step.At, 0.75, "Rewriting addresses"); err != nil {
+			return err
+		}
+	}
+	if len(r.step.Blogs) > 0 {
+		in := map[string]any{"blogs": r.step.Blogs, "public": public, "most": maxBlogs}
+		if err := r.task(ctx, s, s.LiveDeployment, "network", in, &struct{}{}); err != nil {
 			return err
 		}
 	}
@@ -352,6 +383,9 @@ func (r *run) adopt(ctx context.Context, s site.Site, public *int, from site.Sit
 		}
 	}
 	return r.c.DB.Write(ctx, func(tx *db.Tx) error {
+		if err := r.setNetworkTx(ctx, tx, s.ID, got.Network); err != nil {
+			return err
+		}
 		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET content_host = $2, admin_user = CASE WHEN $3 = '' THEN admin_user ELSE $3 END
 			WHERE site_id = $1`, s.ID, r.step.Host, text.Clip(got.Admin, 60))
 		return err

@@ -160,8 +160,9 @@ func (w *WordPress) eventsOf(ctx context.Context, id site.ID) {
 		return
 	}
 	var out struct {
-		Ran  int
-		Next int64 // seconds
+		Ran   int
+		Next  int64        // seconds
+		Blogs []blogEvents // the other ones of a network
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -171,6 +172,9 @@ func (w *WordPress) eventsOf(ctx context.Context, id site.ID) {
 			w.nextEvents(ctx, id, now.Add(cronLeast), mark) // such as while the program restarted
 		}
 		return
+	}
+	if next := w.eventsOfBlogs(ctx, s, out.Blogs); next > 0 && (out.Next == 0 || next < out.Next) {
+		out.Next = next
 	}
 	w.nextEvents(ctx, id, min(max(db.Time(out.Next*1000), now.Add(cronLeast)), now.Add(cronMost)), mark)
 }

@@ -30,6 +30,7 @@ type Export struct {
 	AutoUpdate  string `json:"autoUpdate,omitempty"`  // empty: off
 	ObjectCache bool   `json:"objectCache,omitempty"`
 
+	Network string  `json:"network,omitempty"`     // Subfolder or Subdomain; empty: it is none
 	Content *string `json:"contentHost,omitempty"` // the primary domain that the content names. nil: not known
 }
 
@@ -44,7 +45,7 @@ func (w *WordPress) Export(ctx context.Context, id site.ID) (json.RawMessage, er
 	}
 	return json.Marshal(Export{
 		x.Title, x.AdminEmail, x.AdminUser, x.Locale, x.Installed, x.XMLRPC, x.Debug, x.Maintenance, x.Memory,
-		x.Upload, x.Execution, x.Prefix, x.Auto, x.ObjectCache, &x.Content,
+		x.Upload, x.Execution, x.Prefix, x.Auto, x.ObjectCache, x.Network, &x.Content,
 	})
 }
 
@@ -83,8 +84,8 @@ func (w *WordPress) ImportTx(ctx context.Context, tx *db.Tx, s site.Site, text j
 		case e.Content != nil:
 			content = *e.Content
 		}
-		_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET table_prefix = $2, content_host = $3,
-			readdress_at = 0, readdress_wait = 0 WHERE site_id = $1`, s.ID, cmp.Or(e.Prefix, "wp_"), content)
+		_, err = tx.Exec(ctx, `UPDATE wordpress_sites SET table_prefix = $2, content_host = $3, network = $4,
+			readdress_at = 0, readdress_wait = 0 WHERE site_id = $1`, s.ID, cmp.Or(e.Prefix, "wp_"), content, e.Network)
 	}
 	if err != nil {
 		return fmt.Errorf("import WordPress settings: %w", err)

@@ -19,13 +19,13 @@ type guarded struct{ w *WordPress }
 
 // Served is for [guard.Sites].
 func (g guarded) Served(ctx context.Context, deployment id.Deployment) (s guard.Served, err error) {
-	var sealed, host, old, label, root, pages string
+	var sealed, host, old, label, root, pages, network string
 	err = g.w.c.DB.QueryRow(
 		ctx,
-		`SELECT w.site_id, w.owner_id, w.xmlrpc, w.secret, w.host, w.old_hosts, s.subdomain, w.root_files, w.page_cache
+		`SELECT w.site_id, w.owner_id, w.xmlrpc, w.secret, w.host, w.old_hosts, s.subdomain, w.root_files, w.page_cache, w.network
 		FROM wordpress_sites w JOIN deployment_sites d ON d.site_id = w.site_id JOIN open_sites s ON s.id = w.site_id
 		WHERE d.id = $1`, deployment,
-	).Scan(&s.Site, &s.Owner, &s.XMLRPC, &sealed, &host, &old, &label, &root, &pages)
+	).Scan(&s.Site, &s.Owner, &s.XMLRPC, &sealed, &host, &old, &label, &root, &pages, &network)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return s, fmt.Errorf("find WordPress of a deployment: %w", err)
 	}
@@ -35,6 +35,7 @@ func (g guarded) Served(ctx context.Context, deployment id.Deployment) (s guard.
 			return s, fmt.Errorf("open key of WordPress: %w", err)
 		}
 		s.Pages = readPageCache(pages)
+		s.Network, s.Folders = network != "", network == Subfolder
 		files := readRootFiles(root)
 		s.Rules, _ = files.rules()
 		maps.DeleteFunc(files, func(path, _ string) bool { return rules.IsFile(path) })

@@ -239,7 +239,11 @@ func (r *run) fill(ctx context.Context) error {
 		if _, err := loaded.PutTx(ctx, tx, s.Owner, s.ID, DatabaseName, 0); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET table_prefix = $2 WHERE site_id = $1`, s.ID, prefix)
+		network := ""
+		if tables.Network() {
+			network = Subfolder // its database says whether that is so
+		}
+		_, err := tx.Exec(ctx, `UPDATE wordpress_sites SET table_prefix = $2, network = $3 WHERE site_id = $1`, s.ID, prefix, network)
 		return err
 	})
 	if err == nil {

@@ -228,6 +228,7 @@ func (e Export) EnvironmentOf(a database.Access, address string) map[string]stri
 		Prefix:    cmp.Or(e.Prefix, "wp_"),
 		XMLRPC:    e.XMLRPC,
 		Debug:     e.Debug,
+		Network:   e.Network,
 	}.environment(
 		db.Random(40),
 		a,
@@ -253,6 +254,9 @@ func (x row) environment(key string, a database.Access, address string) map[stri
 	}
 	if x.Origin != "" && (x.Host == "" || x.Host == newAddress) { // with a domain of its own it is more than a copy
 		env["SLIPWAY_WP_CLONE"], env[EnvironmentType] = "1", "staging"
+	}
+	if x.Network != "" {
+		env[NetworkOf] = x.Network
 	}
 	for name, on := range map[string]bool{
 		"SLIPWAY_WP_XMLRPC":      x.XMLRPC,

@@ -185,6 +185,11 @@ func addressPairs(from []string, to string) (list [][2]string) {
 			}
 		}
 	}
+	return longestFirst(list)
+}
+
+// longestFirst sorts pairs, because an address may lie below another one.
+func longestFirst(list [][2]string) [][2]string {
 	slices.SortStableFunc(list, func(a, b [2]string) int { return len(b[0]) - len(a[0]) })
 	return list
 }

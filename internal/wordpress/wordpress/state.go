@@ -27,6 +27,7 @@ type State struct {
 	DatabaseBytes, DiskBytes                                    int64
 	Content                                                     difference.Content
 	PageCache                                                   guard.PageCache
+	Network                                                     string
 	Managed                                                     bool // plugins and themes come from a repository
 }
 
@@ -168,6 +169,7 @@ func (w *WordPress) state(ctx context.Context, owner account.OwnerID, x row, f f
 		DiskBytes:   f.DiskBytes,
 		Content:     f.Content,
 		PageCache:   readPageCache(x.PageCache),
+		Network:     x.Network,
 		Managed:     f.Managed,
 	}
 	var err error

@@ -162,12 +162,13 @@ type row struct {
 	Origin      site.ID // that it was cloned from; empty: none
 	Host        string  // the primary domain that its program knows
 	PageCache   string  // what bypasses it: see readPageCache
+	Network     string  // Subfolder or Subdomain; empty: it is none
 	MovedAt     db.Time // when it was last transferred to another owner; 0: never
 
 	sealed string
 }
 
-const columns = `site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, table_prefix, auto_update, object_cache, revision, content_host, origin, host, moved_at, page_cache`
+const columns = `site_id, owner_id, secret, title, admin_email, admin_user, locale, database_id, installed, xmlrpc, debug, maintenance, memory_mib, upload_mib, execution_seconds, table_prefix, auto_update, object_cache, revision, content_host, origin, host, moved_at, page_cache, network`
 
 func scan(s db.Scanner) (x row, err error) {
 	return x, s.Scan(
@@ -195,6 +196,7 @@ func scan(s db.Scanner) (x row, err error) {
 		&x.Host,
 		&x.MovedAt,
 		&x.PageCache,
+		&x.Network,
 	)
 }
 
@@ -309,6 +311,7 @@ type Patch struct {
 	Memory, Upload, Execution  *int64
 	AutoUpdate                 *string // AutoOff or AutoMinor
 	PageCache                  PageCachePatch
+	Network                    *string // Subfolder or Subdomain: begins an operation that makes the site a network
 }
 
 // PageCachePatch changes what bypasses the page cache: the lists of [guard.PageCache].
@@ -373,8 +376,13 @@ func (w *WordPress) UpdateTx(ctx context.Context, tx *db.Tx, owner account.Owner
 	if x.PageCache, err = writePageCache(pages); err != nil {
 		return false, err
 	}
+	if p.Network != nil && *p.Network != was.Network {
+		if changed, err = true, w.networkTx(ctx, tx, owner, was, *p.Network); err != nil {
+			return false, err
+		}
+	}
 	if x == was {
-		return false, nil
+		return changed, nil
 	}
 	if was.Auto, was.PageCache = x.Auto, x.PageCache; x != was { // else its program never knows
 		x.Revision++

@@ -36,6 +36,7 @@ type Work struct {
 	Manage  *Manage     `json:",omitempty"`
 	User    *UserChange `json:",omitempty"`
 	Hosts   []string    `json:",omitempty"` // that the content may name
+	Network string      `json:",omitempty"` // that the site becomes
 }
 
 // Kind names the job.
@@ -58,6 +59,7 @@ const (
 	kindUser    = "wordpress.user"
 	kindAdopt   = "wordpress.adopt" // the end of another operation
 	kindAddress = "wordpress.address"
+	kindNetwork = "wordpress.network"
 )
 
 // Work registers this service's jobs.
@@ -173,6 +175,7 @@ type step struct {
 	Pairs      [][2]string     `json:"pairs,omitempty"`
 	Host       string          `json:"host,omitempty"` // the primary domain that they lead to
 	Target     site.ID         `json:"target,omitempty"`
+	Blogs      []Blog          `json:"blogs,omitempty"`  // of a network: where they go, or, before, where the target's are
 	Public     int             `json:"public,omitempty"` // whether search engines may have the target
 	Tries      int             `json:"tries,omitempty"`  // of what may end the process
 	Result     map[string]any  `json:"result,omitempty"` // of what came before
@@ -229,6 +232,8 @@ func (w *WordPress) work(ctx context.Context, x Work, _ int64) error {
 		err = r.changeUser(ctx)
 	case kindAddress:
 		err = r.readdressed(ctx)
+	case kindNetwork:
+		err = r.becomeNetwork(ctx)
 	case kindAdopt:
 		err = r.adoptRestored(ctx)
 	default:
@@ -279,6 +284,9 @@ func (r *run) end(ctx context.Context, message, failure string, result map[strin
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer done()
 	r.dropImport(r.x)
+	if failure != "" && r.x.What == kindNetwork { // a setting began it
+		r.c.Programs.Note(r.x.Site, "The site did not become a network: "+failure)
+	}
 	if failure != "" && (r.changed() || r.step.At == atBack) { // whatever is there now is seen
 		r.purgeAll(ctx, r.changedSite())
 	}

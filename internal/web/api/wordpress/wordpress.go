@@ -34,6 +34,7 @@ type wordpressBody struct {
 	Themes        []extensionBody `json:"themes"`
 	ObjectCache   objectCacheBody `json:"objectCache"`
 	PageCache     pageCacheBody   `json:"pageCache"`
+	Network       *string         `json:"network" enum:"subfolder,subdomain" doc:"How a network (multisite) tells its sites apart; null: it is a single site."`
 	Content       contentBody     `json:"content" doc:"How much content there is, and when it changed last."`
 	DiskBytes     int64           `json:"diskBytes" doc:"Bytes of wp-content."`
 	DatabaseBytes int64           `json:"databaseBytes"`
@@ -192,6 +193,7 @@ func (a *API) getWordPress(ctx context.Context, c account.Caller, in *contract.B
 		PHP:           wordpressPHP{st.Memory, st.Upload, st.Execution},
 		Plugins:       contract.Each(st.Plugins, extension),
 		Themes:        contract.Each(st.Themes, extension),
+		Network:       contract.Some(st.Network),
 		Content:       showContent(st.Content),
 		DatabaseBytes: st.DatabaseBytes,
 		DiskBytes:     st.DiskBytes,
@@ -219,7 +221,8 @@ type updateWordPressIn struct {
 			ExcludedPaths   *[]string `json:"excludedPaths,omitempty" maxItems:"50" example:"[\"/prices/\", \"/shop/*\"]"`
 			IgnoredQuery    *[]string `json:"ignoredQuery,omitempty" maxItems:"50" example:"[\"ref\"]"`
 		} `json:"pageCache,omitempty" doc:"Each list replaces the previous one."`
-		PHP *struct {
+		Network *string `json:"network,omitempty" enum:"subfolder,subdomain" doc:"Begins an operation (wordpress.network) that makes the site a network (multisite): with a backup before and a check after. It can't be changed later."`
+		PHP     *struct {
 			MemoryMiB           *int64 `json:"memoryMiB,omitempty" minimum:"64" maximum:"2048"`
 			UploadMiB           *int64 `json:"uploadMiB,omitempty" minimum:"1" maximum:"1024"`
 			MaxExecutionSeconds *int64 `json:"maxExecutionSeconds,omitempty" minimum:"5" maximum:"600"`
@@ -239,7 +242,7 @@ func checkWordPressPatch(ctx context.Context) error {
 		fixed[name] = "it is read-only; omit it"
 	}
 	if err := contract.CheckPatch(ctx, "WordPress setting", []string{
-		"maintenance", "debug", "xmlrpc", "autoUpdate", "objectCache", "pageCache", "php",
+		"maintenance", "debug", "xmlrpc", "autoUpdate", "objectCache", "pageCache", "php", "network",
 	}, struct{}{}, fixed); err != nil {
 		return err
 	}
@@ -274,6 +277,7 @@ func (a *API) updateWordPress(
 		XMLRPC:      in.Body.XMLRPC,
 		AutoUpdate:  in.Body.AutoUpdate,
 		ObjectCache: in.Body.ObjectCache,
+		Network:     in.Body.Network,
 	}
 	if b := in.Body.PHP; b != nil {
 		p.Memory, p.Upload, p.Execution = b.MemoryMiB, b.UploadMiB, b.MaxExecutionSeconds

@@ -370,6 +370,9 @@ func (d *Pages) saveWordPress(ctx context.Context, q *shell.Request) (shell.Answ
 		auto = wordpress.AutoMinor
 	}
 	p := wordpress.Patch{Maintenance: &maintenance, XMLRPC: &xmlrpc, Debug: &debug, AutoUpdate: &auto}
+	if network := q.Value("network"); network != "" {
+		p.Network = &network
+	}
 	if q.PostForm.Has("object_cache_shown") { // the page shows this option
 		objects := q.Checked("object_cache")
 		p.ObjectCache = &objects

@@ -226,6 +226,16 @@ add_action('update_option_cron', function ($old, $new) {
 	}
 }, 10, 2);
 
+// Domains of a network's sites keep the port of an installation that has one.
+if (getenv('SLIPWAY_WP_NETWORK') && ($port = parse_url((string) getenv('SLIPWAY_WP_URL'), PHP_URL_PORT))) {
+	add_filter('wp_normalize_site_data', function ($data) use ($port) {
+		if (isset($data['domain'])) {
+			$data['domain'] = preg_replace('/(?<=[a-z])' . $port . '$/', ':' . $port, $data['domain']);
+		}
+		return $data;
+	}, 20);
+}
+
 // Addresses without index.php work, as with Apache's mod_rewrite: Settings > Permalinks would propose /index.php/%postname%/.
 add_filter('got_url_rewrite', '__return_true');
 

@@ -16,6 +16,41 @@ unset($name);
 
 define('WP_HOME', getenv('SLIPWAY_WP_URL'));
 define('WP_SITEURL', getenv('SLIPWAY_WP_URL'));
+if ($network = getenv('SLIPWAY_WP_NETWORK')) { // the addresses of its sites are in the database
+	define('WP_ALLOW_MULTISITE', true);
+	define('MULTISITE', true);
+	define('SUBDOMAIN_INSTALL', $network === 'subdomain');
+	define('DOMAIN_CURRENT_SITE', substr(WP_HOME, strlen('https://')));
+	define('PATH_CURRENT_SITE', '/');
+	define('SITE_ID_CURRENT_SITE', 1);
+	define('BLOG_ID_CURRENT_SITE', 1);
+	define('COOKIE_DOMAIN', false);         // each domain has cookies of its own
+	// Between a change of the domain and the rewriting of the database, the sites are found by the former one.
+	$GLOBALS['wp_filter']['pre_get_site_by_path'][0]['slipway'] = [
+		'function' => static function ($site, $domain, $path, $segments = null) {
+			if ($site !== null || $domain !== DOMAIN_CURRENT_SITE || !($main = get_site(BLOG_ID_CURRENT_SITE)) || $main->domain === $domain) {
+				return $site;
+			}
+			$former = $main->domain;
+			foreach (['option_home', 'option_siteurl'] as $name) {
+				add_filter($name, static fn($url) => is_string($url) ? str_replace("//$former", '//' . DOMAIN_CURRENT_SITE, $url) : $url);
+			}
+			return get_site_by_path($former, $path, $segments);
+		},
+		'accepted_args' => 4,
+	];
+	// A host of no site leads to the first one. NOBLOGREDIRECT would also redirect pages that the first one lacks.
+	$GLOBALS['wp_filter']['ms_site_not_found'][0]['slipway'] = [
+		'function' => static function ($network, $domain) {
+			if ($domain !== DOMAIN_CURRENT_SITE) {
+				header('Location: ' . WP_HOME . '/', true, 302);
+				exit;
+			}
+		},
+		'accepted_args' => 2,
+	];
+}
+unset($network);
 define('FORCE_SSL_ADMIN', true);
 define('DISABLE_WP_CRON', true);            // Slipway runs it
 define('AUTOMATIC_UPDATER_DISABLED', true); // Slipway updates: the core is read-only

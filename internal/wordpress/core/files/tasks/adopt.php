@@ -29,8 +29,11 @@ if (strpos((string) get_option('upload_path'), '/') === 0) {
 	update_option('upload_path', ''); // a folder of another server
 }
 delete_option('rewrite_rules'); // made again by a request that has plugins
+foreach (array_slice(network_blogs(501), 1) as $b) {
+	$wpdb->query("DELETE FROM {$wpdb->base_prefix}" . (int) $b['id'] . "_options WHERE option_name LIKE '\\_transient\\_%' OR option_name LIKE 'slipway\\_login\\_%'");
+}
 $admins = $wpdb->get_col($wpdb->prepare("SELECT user_id FROM {$wpdb->usermeta} WHERE meta_key = %s AND meta_value LIKE %s ORDER BY user_id LIMIT 1", $wpdb->prefix . 'capabilities', '%"administrator"%'));
 $user = $admins ? get_userdata((int) $admins[0]) : null;
 wp_cache_flush();
 header('X-Slipway-Purge: *');
-answer(['addresses' => array_keys($from), 'admin' => $user ? $user->user_login : '', 'title' => (string) get_option('blogname')]);
+answer(['addresses' => array_keys($from), 'admin' => $user ? $user->user_login : '', 'title' => (string) get_option('blogname'), 'network' => network_kind(), 'blogs' => network_blogs(501)]);

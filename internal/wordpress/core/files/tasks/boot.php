@@ -26,10 +26,34 @@ register_shutdown_function(function () {
 
 function core(): string { return dirname(__DIR__, 2) . '/public/'; }
 
+// The sites of a network, none where it isn't one.
+function network_blogs(int $most): array {
+	global $wpdb;
+	$table = $wpdb->base_prefix . 'blogs';
+	if (!$wpdb->get_var($wpdb->prepare('SHOW TABLES LIKE %s', $wpdb->esc_like($table)))) {
+		return [];
+	}
+	$rows = $wpdb->get_results($wpdb->prepare("SELECT blog_id, domain, path FROM {$table} WHERE site_id = 1 ORDER BY blog_id LIMIT %d", $most));
+	return array_map(fn($b) => ['id' => (int) $b->blog_id, 'domain' => (string) $b->domain, 'path' => (string) $b->path], $rows ?: []);
+}
+
+function network_kind(): string {
+	global $wpdb;
+	if (!network_blogs(1)) {
+		return '';
+	}
+	return $wpdb->get_var("SELECT meta_value FROM {$wpdb->base_prefix}sitemeta WHERE site_id = 1 AND meta_key = 'subdomain_install'") ? 'subdomain' : 'subfolder';
+}
+
 function wordpress(): void {
+	global $in;
+	if (getenv('SLIPWAY_WP_NETWORK')) { // which of its sites it is
+		$_SERVER['HTTP_HOST'] = $in['blog']['domain'] ?? substr((string) getenv('SLIPWAY_WP_URL'), strlen('https://'));
+		$path = $in['blog']['path'] ?? '/';
+	}
 	// Fatal errors of plugins are the task's to tell, and nobody is mailed.
 	define('WP_SANDBOX_SCRAPING', true);
-	$_SERVER['REQUEST_URI'] = '/';
+	$_SERVER['REQUEST_URI'] = $path ?? '/';
 	$_SERVER['REQUEST_METHOD'] = 'GET';
 	$_SERVER['SCRIPT_NAME'] = $_SERVER['PHP_SELF'] = '/index.php';
 	require core() . 'wp-load.php';

@@ -43,4 +43,13 @@ foreach (array_keys($all) as $time) {
 		break;
 	}
 }
-answer(['ran' => $ran, 'next' => $next]);
+$blogs = [];
+if (is_multisite() && empty($in['blog'])) { // events of the other sites run in requests of their own, with their plugins
+	foreach (get_sites(['number' => 500, 'site__not_in' => [get_current_blog_id()], 'deleted' => 0, 'archived' => 0, 'spam' => 0]) as $site) {
+		$times = array_filter(array_keys((array) get_blog_option($site->blog_id, 'cron', [])), 'is_int');
+		if ($times) {
+			$blogs[] = ['id' => (int) $site->blog_id, 'domain' => $site->domain, 'path' => $site->path, 'next' => min($times)];
+		}
+	}
+}
+answer(['ran' => $ran, 'next' => $next, 'blogs' => $blogs]);

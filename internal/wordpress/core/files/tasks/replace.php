@@ -94,7 +94,7 @@ foreach ($tables as $table) {
 		if ($c['Key'] === 'PRI') {
 			$keys[] = $c['Field'];
 		}
-		if (preg_match('/char|text|json/i', $c['Type']) && !($table === $wpdb->posts && $c['Field'] === 'guid') && !($table === $wpdb->users && $c['Field'] === 'user_pass')) {
+		if (preg_match('/char|text|json/i', $c['Type']) && !($c['Field'] === 'guid' && preg_match('/^' . preg_quote($wpdb->base_prefix, '/') . '(\d+_)?posts$/', $table)) && !($table === $wpdb->users && $c['Field'] === 'user_pass')) {
 			$columns[] = $c['Field'];
 		}
 	}

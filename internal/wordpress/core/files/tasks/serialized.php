@@ -24,6 +24,9 @@ function addresses(array $pairs): Closure {
 		$forms[] = (stripos($from, 'http') === 0 ? '' : '(?<!:|%3a|%253a)') . preg_quote($from, '~');
 	}
 	$any = '~(?:' . implode('|', $forms) . ')(?![a-z0-9_-]|\.[a-z0-9]|(?::|%3a|%253a)[0-9])~i';
+	if (@preg_match($any, '') === false) {
+		throw new RuntimeException('The addresses are too many to be replaced at once');
+	}
 	return function (string $text, int &$count) use ($to, $any): string {
 		$out = preg_replace_callback($any, fn($m) => $to[strtolower($m[0])], $text, -1, $n);
 		$count += $out === null ? 0 : $n;
