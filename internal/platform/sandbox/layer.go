@@ -89,11 +89,13 @@ func makeLayer(b Bind, uid, gid int) error {
 
 // showLayer is launch.show for a bind with a layer.
 func (b *Bubblewrap) showLayer(r *run, bind Bind) (string, error) {
-	users, err := b.users.of(b.Self, r.c.UID, r.c.GID)
-	if err != nil {
-		return "", fmt.Errorf("map the users of a layer: %w", err)
+	if r.launch.users == nil {
+		users, err := b.users.of(b.Self, r.c.UID, r.c.GID)
+		if err != nil {
+			return "", fmt.Errorf("map the users of a layer: %w", err)
+		}
+		r.launch.users = users
 	}
-	r.launch.users = users
 	at := r.launch.show(bind.Source)
 	r.launch.binds[len(r.launch.binds)-1].layer = bind.Layer
 	return at, nil
