@@ -182,7 +182,13 @@ note('data', () => fs.readdirSync(want.data))
 note('other', () => fs.readdirSync(want.work))
 note('root', () => fs.readdirSync('/root'))
 note('usr', () => fs.writeFileSync('/usr/canary', 'x'))
-note('sys', () => fs.readdirSync('/sys'))
+note('sys', () => {
+  const seen = fs.readdirSync('/sys') + ' ' + fs.readdirSync('/sys/fs')
+  if (seen === 'fs cgroup') throw { code: 'all but its own cgroup' }
+  return seen
+})
+note('cgroup', () => fs.writeFileSync('/sys/fs/cgroup/memory/memory.limit_in_bytes', '-1'))
+note('cgroup 2', () => fs.writeFileSync('/sys/fs/cgroup/memory.max', 'max'))
 note('userns', () => { const r = spawnSync('unshare', ['-Ur', 'true']); if (r.status !== 0) throw { code: 'status' }; return 'made' })
 note('mount', () => { const r = spawnSync('mount', ['-t', 'tmpfs', 'x', '/tmp']); if (r.status !== 0) throw { code: 'status' }; return 'made' })
 note('device', () => { const r = spawnSync('mknod', ['/tmp/sda', 'b', '8', '0']); if (r.status !== 0) throw { code: 'status' }; return 'made' })
