@@ -82,13 +82,24 @@ var errClosing = fmt.Errorf("%w: %w", &fault.Error{
 // had to wait, as for a restore, starts with what its site stands on by then.
 func (a *Apps) begin(ctx context.Context, x Execution) (running runtime.Program, done func(), err error) {
 	for {
-		if running, done, err = a.tryBegin(ctx, x); !errors.Is(err, runtime.ErrHeld) {
+		var wait chan struct{} // for an exchange of what the site stands on
+		if running, done, wait, err = a.tryBegin(ctx, x); !errors.Is(err, runtime.ErrHeld) {
 			return running, done, err
+		}
+		if wait == nil {
+			continue
+		}
+		select {
+		case <-wait:
+		case <-a.down:
+			return nil, nil, errClosing
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
 		}
 	}
 }
 
-func (a *Apps) tryBegin(ctx context.Context, x Execution) (running runtime.Program, done func(), err error) {
+func (a *Apps) tryBegin(ctx context.Context, x Execution) (running runtime.Program, done func(), wait chan struct{}, err error) {
 	a.mu.Lock()
 	closing := a.closing
 	if !closing {
@@ -96,7 +107,7 @@ func (a *Apps) tryBegin(ctx context.Context, x Execution) (running runtime.Progr
 	}
 	a.mu.Unlock()
 	if closing {
-		return nil, nil, errClosing
+		return nil, nil, nil, errClosing
 	}
 	defer func() {
 		if err != nil {
@@ -104,24 +115,35 @@ func (a *Apps) tryBegin(ctx context.Context, x Execution) (running runtime.Progr
 		}
 	}()
 	if err := a.look(ctx, x.Deployment); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	want, err := a.c.Launch.Wanted(ctx, x.Deployment)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if a.c.Engine == nil {
-		return nil, nil, a.noEngine()
+		return nil, nil, nil, a.noEngine()
 	}
 	if err := a.claim(ctx, want); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if err := a.boundStorage(ctx, &want); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
+	}
+	ended := func() {}
+	if x.Terminal == nil { // which may stay open for hours
+		if ended, wait = a.quiet.run(want.Site); wait != nil {
+			return nil, nil, wait, runtime.ErrHeld
+		}
+		defer func() {
+			if err != nil {
+				ended()
+			}
+		}()
 	}
 	left, err := a.enter(ctx, want.Owner)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	a.logs.Owned(want.Site, want.Owner)
 	want.Spec.ID, want.Spec.Fresh = db.NewID("run"), true
@@ -143,10 +165,10 @@ func (a *Apps) tryBegin(ctx context.Context, x Execution) (running runtime.Progr
 	defer cancel()
 	if running, err = a.c.Engine.Start(start, want.Spec); err != nil {
 		left()
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	stored := a.storage.Begin(want.Site)
-	return running, func() { off.Store(true); stored(); left(); a.work.Done() }, nil
+	return running, func() { off.Store(true); ended(); stored(); left(); a.work.Done() }, nil, nil
 }
 
 func (a *Apps) noEngine() error {

@@ -175,6 +175,10 @@ func (a *Apps) held(ctx context.Context, deployment id.Deployment) (*program, *i
 			case <-try.done:
 				late.Reset(a.c.WakeTime)
 				continue
+			case <-time.After(quietTime):
+				return nil, nil, errWakeTimeout
+			case <-a.down:
+				return nil, nil, errClosing
 			case <-ctx.Done():
 				return nil, nil, context.Cause(ctx)
 			}

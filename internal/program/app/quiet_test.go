@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slipway/internal/edge/endpoint"
+	"slipway/internal/program/task"
 )
 
 // The files under a program must be replaced once its requests have ended, while new requests wait. A request that
@@ -71,4 +72,55 @@ func TestQuiet(t *testing.T) {
 	if p := a.Status("one"); p.Message != "" || f.engines[0].starts() != 3 {
 		t.Errorf("after that: %d starts, %+v", f.engines[0].starts(), p)
 	}
+}
+
+// Workers and commands of a site end before an exchange, and new ones wait for it; the end of the service waits for none.
+func TestQuietCommands(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 1)
+	a := f.nodes[0]
+	ended, wait := a.quiet.run("site")
+	if wait != nil {
+		t.Fatal("a command waits for nothing")
+	}
+	quiet := make(chan func(), 1)
+	go func() { quiet <- a.Quiet("site", time.Hour) }()
+	for a.quiet.of("site") == nil {
+		time.Sleep(time.Millisecond)
+	}
+	select {
+	case <-quiet:
+		t.Fatal("it is quiet although a command runs")
+	default:
+	}
+	begun := make(chan error, 1)
+	go func() {
+		running, done, err := a.begin(t.Context(), Execution{Deployment: "one", Command: task.Command{Shell: "true"}})
+		if err == nil {
+			running.Stop(0)
+			done()
+		}
+		begun <- err
+	}()
+	ended()
+	goOn := <-quiet
+	select {
+	case err := <-begun:
+		t.Errorf("a command begins during an exchange: %v", err)
+	default:
+	}
+	goOn()
+	f.ok(<-begun)
+	if a.quiet.running("site") {
+		t.Error("a command that has ended is counted")
+	}
+
+	goOn = a.Quiet("site", time.Hour)
+	down := make(chan struct{})
+	close(down)
+	a.quiet.begin("site", down)()
+	if a.quiet.of("site") == nil {
+		t.Error("the end of the service ends another's exchange")
+	}
+	goOn()
 }

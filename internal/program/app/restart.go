@@ -170,6 +170,11 @@ func (a *Apps) Renew(site id.Site) {
 			})
 		}
 	}
+	a.endWorkers(site)
+}
+
+// endWorkers ends the workers of a site here, which begin again soon.
+func (a *Apps) endWorkers(site id.Site) {
 	a.workers.mu.Lock()
 	defer a.workers.mu.Unlock()
 	for _, w := range a.workers.running {

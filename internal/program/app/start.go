@@ -28,6 +28,9 @@ func (p *program) launch(ctx context.Context, now bool) (in *instance, want Want
 		if in, want, err = p.tryLaunch(ctx, now); !errors.Is(err, runtime.ErrHeld) {
 			return in, want, err
 		}
+		if err := p.apps.unquiet(ctx, want.Site); err != nil {
+			return nil, want, err
+		}
 	}
 }
 
@@ -53,13 +56,8 @@ func (p *program) tryLaunch(ctx context.Context, now bool) (_ *instance, want Wa
 	if a.c.Engine == nil {
 		return nil, want, a.noEngine()
 	}
-	if wait := a.quiet.of(want.Site); wait != nil {
-		select {
-		case <-wait:
-			return nil, want, runtime.ErrHeld
-		case <-ctx.Done():
-			return nil, want, context.Cause(ctx)
-		}
+	if a.quiet.of(want.Site) != nil { // launch waits
+		return nil, want, runtime.ErrHeld
 	}
 	if err := a.claim(ctx, want); err != nil {
 		return nil, want, err
