@@ -276,7 +276,10 @@ func (d *Databases) ask(ctx context.Context, who Person, x Database, q Statement
 	if err != nil {
 		return out, err
 	}
-	defer conn.done()
+	defer func() {
+		cancel() // ends rows that weren't read to their end: done waits for them
+		conn.done()
+	}()
 	if err := begin(ctx, conn.Conn, q.Write, queryTime); err != nil {
 		return out, conn.explain(err)
 	}
@@ -492,7 +495,10 @@ func (d *Databases) Export(ctx context.Context, who Person, x Database, f Filter
 	if err != nil {
 		return err
 	}
-	defer conn.done()
+	defer func() {
+		cancel() // ends rows that weren't read to their end: done waits for them
+		conn.done()
+	}()
 	if err := begin(ctx, conn.Conn, false, exportTime); err != nil {
 		return conn.explain(err)
 	}
