@@ -104,7 +104,7 @@ func newHarness(t testing.TB, as int, flags ...string) *harness {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.uid, w.Binary, w.Env = as, self, []string{asVar + "=" + strconv.Itoa(as) + ":" + binary}
+		h.uid, w.Binary, w.Env = as, self, append(w.Env, asVar+"="+strconv.Itoa(as)+":"+binary)
 		if err := errors.Join(os.Chown(dir, as, as), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
 			t.Fatal(err)
 		}

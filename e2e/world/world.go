@@ -158,8 +158,9 @@ func New(binary, dir string) (*World, error) {
 		"--limits", limits, "--outbound-allow", "127.0.0.0/8", "--outbound-allow", "::1/128", "--outbound-ca-file",
 		w.Hooks.CA, "--git-host",
 		"git.test=" + w.Git.URL,
-		"--rate-limit", "1000000", "--registry", "local", "--drain-delay", "0s", "--browser", "none", "--nodejs", "host",
+		"--rate-limit", "1000000", "--registry", "local", "--drain-delay", "0s", "--browser", "none",
 	}
+	w.Env = append(w.Env, "SLIPWAY_NODEJS=host") // no flag: versions before 0.3.0 don't know it
 	if several() {
 		if w.fleet, err = newFleet(w); err != nil {
 			w.Git.Close()
