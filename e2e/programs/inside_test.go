@@ -211,7 +211,7 @@ func TestInsideAnApplication(t *testing.T) {
 		t.Errorf("control groups: %s", got)
 	}
 	for _, path := range []string{
-		"/app/x", "/etc/x", "/usr/x", "/x", "/proc/sys/kernel/core_pattern", "/dev/x", "/sys/fs/cgroup/x", "/sys/fs/cgroup/memory/x",
+		"/etc/x", "/usr/x", "/x", "/proc/sys/kernel/core_pattern", "/dev/x", "/sys/fs/cgroup/x", "/sys/fs/cgroup/memory/x",
 		"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory.max",
 	} {
 		if got := ask("/write", "path", path); !strings.HasPrefix(got, "nothing") {
