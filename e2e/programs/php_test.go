@@ -30,6 +30,8 @@ func TestPHPApplication(t *testing.T) {
 	h.answers("GET", "/store.php?name=public/uploads/evil.php.jpg&text=%3C%3Fphp+echo+6*7%3B", "", 200, "stored")
 	h.answers("GET", "/store.php?name=public/new.php&text=x", "", 200, "refused") // the release is read-only
 	h.answers("GET", "/uploads/photo.txt", "", 200, "photo")
+	h.answers("GET", "/send.php?file=/app/public/uploads/photo.txt", "", 200, "photo")
+	h.answers("GET", "/send.php?file=/etc/passwd", "", 404, "Not found")
 
 	// Paths that must never be executed or served.
 	for _, path := range []string{
@@ -75,7 +77,7 @@ func TestPHPApplication(t *testing.T) {
 	) || strings.Contains(text, "evil") || !strings.Contains(text, "HTTPS=on") || !strings.Contains(text, "CONTENT_TYPE=a/b") {
 		t.Errorf("headers: %s", text)
 	}
-	if a.Header.Get("X-Accel-Redirect") != "" || a.Header.Get("X-Sendfile") != "" || len(a.Header["Set-Cookie"]) != 1 ||
+	if a.Header.Get("X-Accel-Expires") != "" || a.Header.Get("X-LiteSpeed-Location") != "" || len(a.Header["Set-Cookie"]) != 1 ||
 		a.Header.Get("X-Powered-By") != "" ||
 		a.Status != 418 {
 		t.Errorf("%d %v", a.Status, a.Header)
@@ -289,7 +291,8 @@ func shop(version string) map[string]string {
 		"public/index.php": `<?php require __DIR__ . "/../vendor/autoload.php";
 printf("%s %s %d %s %s %s %s", "` + version + `", $_SERVER["REQUEST_URI"], strlen(file_get_contents("php://input")), Acme\Greet::text(), $_SERVER["REQUEST_SCHEME"], $_SERVER["HTTPS"], $_SERVER["REMOTE_ADDR"]);`,
 		"public/store.php":     `<?php echo @file_put_contents("/app/" . $_GET["name"], $_GET["text"]) === false ? "refused" : "stored";`,
-		"public/headers.php":   `<?php http_response_code(418); header("X-Accel-Redirect: /etc/passwd"); header("X-Sendfile: /etc/passwd"); header("Set-Cookie: all=1; Domain=localhost", false); header("Set-Cookie: own=1", false); foreach ($_SERVER + getenv() as $k => $v) { if (is_string($v)) echo "$k=$v\n"; }`,
+		"public/send.php":      `<?php header("X-Sendfile: " . $_GET["file"]);`,
+		"public/headers.php":   `<?php http_response_code(418); header("X-Accel-Expires: 5"); header("X-LiteSpeed-Location: /etc/passwd"); header("Set-Cookie: all=1; Domain=localhost", false); header("Set-Cookie: own=1", false); foreach ($_SERVER + getenv() as $k => $v) { if (is_string($v)) echo "$k=$v\n"; }`,
 		"public/die.php":       `<?php posix_kill(getmypid(), 9);`,
 		"public/broken.php":    `<?php undefined_function();`,
 		"public/notes.php.bak": `<?php $password = "secret";`,
