@@ -2,11 +2,9 @@ package sites
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"html/template"
-	"io/fs"
 	"net/http"
 	"strconv"
 	"strings"
@@ -172,10 +170,10 @@ func (d *Pages) icon(ctx context.Context, owner account.OwnerID, id site.ID, liv
 		b, kind, err = d.Releases.Icon(ctx, live)
 		leave()
 	}
-	if err != nil && !errors.Is(err, fair.ErrFull) && !errors.Is(err, fs.ErrNotExist) {
-		return nil, "", err
+	if ctx.Err() != nil {
+		return nil, "", context.Cause(ctx)
 	}
-	if b == nil {
+	if err != nil || b == nil { // a picture is no place to say why a release can't be read
 		b, kind = []byte(ThemeOf(s, nil).drawn()), "image/svg+xml"
 	}
 	return b, kind, nil
