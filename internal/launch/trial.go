@@ -16,11 +16,20 @@ func (l *Launch) Trial(ctx context.Context) (backup.Trial, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if err := l.c.Engine.ForgetStorage(l.trial); err != nil { // left by a crash
+	if err := l.ForgetTrial(); err != nil {
 		<-l.trying
 		return nil, err
 	}
 	return trial{l}, nil
+}
+
+// ForgetTrial deletes the storage that a crash left of this node's trial. It is called at the start, too, before the
+// node takes the sites that have storage here: the trial's isn't a site's.
+func (l *Launch) ForgetTrial() error {
+	if l.c.Engine == nil {
+		return nil
+	}
+	return l.c.Engine.ForgetStorage(l.trial)
 }
 
 // trial is the place for trying a backup.

@@ -92,11 +92,12 @@ type node struct {
 	volume  *volume.Volume    // storage of sites
 	metrics *prometheus.Registry
 
-	camera  *screenshot.Camera // nil if programs can't run
-	engine  runtime.Host       // nil if programs can't run
-	control *control.Interface // nil without the role api
-	edge    *edge.Edge         // nil without the role edge
-	certs   *certs.Certs       // nil without the role edge
+	camera   *screenshot.Camera // nil if programs can't run
+	engine   runtime.Host       // nil if programs can't run
+	launches *launch.Launch
+	control  *control.Interface // nil without the role api
+	edge     *edge.Edge         // nil without the role edge
+	certs    *certs.Certs       // nil without the role edge
 
 	hasJobs  []worker
 	services []service // run on every node while it serves
@@ -458,6 +459,7 @@ func wire(ctx context.Context, s config.Settings, l *ports.Ports, elsewhere Else
 		Previews:    h.Deployments.Previews,
 		Git:         h.Git,
 	})
+	h.launches = launches
 	h.Apps.Connect(launches, h.Notify)
 	h.Backups.Connect(h.WordPress, launches)
 	h.hasJobs = append(h.hasJobs, cleanup.New(cleanup.Config{DB: h.DB, Operations: h.Operations, Garbage: unused}), refill.New(refill.Config{
@@ -614,6 +616,9 @@ func (h *node) prepare(ctx context.Context) error {
 	h.DB.Guard(h.self.Guard)
 	if err := h.DB.Shrinkable(ctx); err != nil {
 		h.s.Log.WarnContext(ctx, "the database can't return free space to the disk", "err", err)
+	}
+	if err := h.launches.ForgetTrial(); err != nil {
+		h.s.Log.WarnContext(ctx, "storage of a backup's trial not removed", "err", err)
 	}
 	if err := h.Apps.Adopt(ctx, h.Databases); err != nil {
 		return err
