@@ -27,7 +27,7 @@ func TestTakeovers(t *testing.T) {
 		return d
 	}
 
-	// A name that nobody has added yet and that points here, with an address record or a CNAME to Ann's site.
+	// A domain that no account has added, but whose DNS points here: by an address record or a CNAME to Ann's site.
 	h.zone.Set("new.test", "A 127.0.0.1")
 	waits("an address that leads here", h.add(bob, his, "new.test"))
 	h.zone.Set("www.new.test", "CNAME "+hers.host()+".")

@@ -1037,7 +1037,7 @@ func TestDatabases(t *testing.T) {
 	}
 }
 
-// Tables come back by themselves, with or without folders, and nothing else of the backup does. What was there is backed up first.
+// A restore of tables, with or without folders, changes nothing else. The present state is backed up first.
 func TestRestoreTables(t *testing.T) {
 	t.Parallel()
 	var d memory

@@ -130,8 +130,8 @@ func noteDamage(ctx context.Context, r *repository.Repository, affected map[ID][
 	return nil
 }
 
-// healSite looks for the objects that a site's backup builds on, and reads those that an earlier backup needs and that no backup
-// known to be whole has too. What is missing or damaged is stored again. It returns the packs of each earlier backup that needs a bad
+// healSite checks that the objects exist that a site's new backup builds on. It also reads those that only unverified earlier backups
+// use. What is missing or damaged is stored again. It returns the packs of each earlier backup that needs a bad
 // object; its list counts as one.
 func (s *Backups) healSite(
 	ctx context.Context, b Backup, list []*snapshot.Manifest, w *repository.Writer,

@@ -234,8 +234,7 @@ func (s *Backups) collection(w *repository.Writer, m, base *snapshot.Manifest) *
 }
 
 // buildOn lets the writer use what the site's last backups hold, and returns the newest of
-// them that can be read; nil where there is none. affected has those that need something missing or damaged, as
-// healSite returns it.
+// them that can be read, or nil. affected is the result of [Backups.healSite].
 func (s *Backups) buildOn(
 	ctx context.Context, b Backup, w *repository.Writer,
 ) (newest *snapshot.Manifest, affected map[ID][]string, err error) {

@@ -246,7 +246,7 @@ func TestFromInstallation(t *testing.T) {
 		t.Errorf("kept %v, renewed %v, want %v; held %d", w.kept, w.renewed, want, w.held)
 	}
 
-	// Without an ID the newest backup is used, and if there is none, the error says so.
+	// Without an ID the newest backup is used. A site without backups is an error that says so.
 	if d, failed = w.begin("the place", ""); failed != "" || d.Copy != newer {
 		t.Errorf("the newest: %+v, %s", d, failed)
 	}

@@ -177,12 +177,12 @@ func TestCauseOfFailure(t *testing.T) {
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory":                                    "below the build's memory limit of 1 GiB",
-		"ERR_PNPM_FETCH_404  GET https://registry.npmjs.org/@unocss/eslint-config/-/eslint-config-66.6.1.tgz: Not Found - 404": "no eslint-config-66.6.1.tgz of package @unocss/eslint-config, which the lock file names",
-		"npm error 404 Not Found - GET https://registry.npmjs.org/left/-/left-1.0.0.tgz - Not found":                           "no left-1.0.0.tgz of package left, which",
-		"Error: ENOSPC: no space left on device, write":                                                                        "Disk full",
-		"Error: ENOSPC: System limit for number of file watchers reached, watch '/build'":                                      "builds once",
-		"Error: EMFILE: too many open files, open 'x'":                                                                         "fewer workers",
+		"FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory":                                      "below the build's memory limit of 1 GiB",
+		"ERR_PNPM_FETCH_404  GET https://registry.example.com/@unocss/eslint-config/-/eslint-config-66.6.1.tgz: Not Found - 404": "no eslint-config-66.6.1.tgz of package @unocss/eslint-config, which the lock file names",
+		"npm error 404 Not Found - GET https://registry.example.com/left/-/left-1.0.0.tgz - Not found":                           "no left-1.0.0.tgz of package left, which",
+		"Error: ENOSPC: no space left on device, write":                                                                          "Disk full",
+		"Error: ENOSPC: System limit for number of file watchers reached, watch '/build'":                                        "builds once",
+		"Error: EMFILE: too many open files, open 'x'":                                                                           "fewer workers",
 
 		"npm ERR! code ERESOLVE": "conflict",
 		"npm ERR! 404  '@acme/private@^1.0.0' is not in this registry.": "@acme/private ",

@@ -24,8 +24,8 @@ var (
 )
 
 // Icon returns the file that browsers show as the site's icon, and its media type: the first <link rel="icon"> of its
-// first page, or a file at a usual path. It returns nothing if there is none, or if it isn't an image of a few types.
-// The file is unchanged, so that whoever serves it must forbid it to run or load anything.
+// first page, or a file at a usual path. It returns nil without one, or if the file is no PNG, JPEG, GIF, WebP, ICO or
+// SVG. The caller must serve it with a policy that forbids scripts and loading: the file is the tenant's, unchanged.
 func (r *Releases) Icon(ctx context.Context, id ID) (body []byte, mediaType string, err error) {
 	t, err := r.Load(ctx, id)
 	if err != nil {

@@ -135,7 +135,7 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// An update replaces the old root when it is no longer in use. If no package is newer, it replaces nothing.
+// An update makes a new root only if a package is newer, and deletes the old one once nothing uses it.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

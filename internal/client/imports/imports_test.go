@@ -92,7 +92,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// With a token that can't read everything, the plan says what is missing. With an invalid token there is no plan.
+// If the token can't read everything, the plan says what is missing. An invalid token is an error.
 func TestPlanIsPartial(t *testing.T) {
 	p := platform(t, "netlify", func(w http.ResponseWriter, r *http.Request) bool {
 		if strings.HasSuffix(r.URL.Path, "/env") {

@@ -42,7 +42,7 @@ type Recorder struct {
 	Page   bool          // the response is a page of the site, requested with GET
 	First  time.Duration // time until a program's response began; 0 without a program
 
-	Request string // the request's id: what the program got, or the one on our error page; empty if there is none
+	Request string // X-Request-Id as the program got it, or as our error page shows it; empty for other responses
 
 	Private bool // behind a password or sign-in: cacheable by the visitor's own browser only
 

@@ -65,8 +65,7 @@ func TestCommitsOfABranch(t *testing.T) {
 			is(commits[8], "9")
 			is(tag, "9")
 			isNot(evil, "commit_not_on_branch")
-			// After a forced push, commits that are no longer on the branch are refused, even if they were fetched
-			// before.
+			// A forced push removes commits from the branch. They are refused, although they were fetched before.
 			run(t, work, "git", "checkout", "-q", "-B", "main", commits[3])
 			next := h.commit(t, "acme/site", "main", map[string]string{"x": "forced"})
 			r.Branch = "main"

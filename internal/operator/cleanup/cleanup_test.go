@@ -21,7 +21,7 @@ import (
 	"slipway/internal/tenant/operation"
 )
 
-// A garbage collection's operation reports what was freed and what is kept for now.
+// The result of a garbage collection has the bytes freed, and those that a grace period still keeps.
 func TestCollectOnRequest(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
