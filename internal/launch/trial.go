@@ -23,14 +23,9 @@ func (l *Launch) Trial(ctx context.Context) (backup.Trial, error) {
 	return trial{l}, nil
 }
 
-// ForgetTrial deletes the storage that a crash left of this node's trial. It is called at the start, too, before the
-// node takes the sites that have storage here: the trial's isn't a site's.
-func (l *Launch) ForgetTrial() error {
-	if l.c.Engine == nil {
-		return nil
-	}
-	return l.c.Engine.ForgetStorage(l.trial)
-}
+// ForgetTrial deletes what a crash left of this node's trial. It needs an Engine. It must run before [app.Apps.Adopt], which takes
+// every folder of storage for a site's.
+func (l *Launch) ForgetTrial() error { return l.c.Engine.ForgetStorage(l.trial) }
 
 // trial is the place for trying a backup.
 type trial struct{ l *Launch }

@@ -617,8 +617,10 @@ func (h *node) prepare(ctx context.Context) error {
 	if err := h.DB.Shrinkable(ctx); err != nil {
 		h.s.Log.WarnContext(ctx, "the database can't return free space to the disk", "err", err)
 	}
-	if err := h.launches.ForgetTrial(); err != nil {
-		h.s.Log.WarnContext(ctx, "storage of a backup's trial not removed", "err", err)
+	if h.engine != nil && !h.engine.StorageShared() { // where it is shared, storage makes no site this node's
+		if err := h.launches.ForgetTrial(); err != nil {
+			h.s.Log.WarnContext(ctx, "storage of a backup's trial not removed", "err", err)
+		}
 	}
 	if err := h.Apps.Adopt(ctx, h.Databases); err != nil {
 		return err
